@@ -1,0 +1,72 @@
+#pragma once
+// Integer matrix product with fused epilogue: the heart of every quantized product.
+//
+//   acc[m,n] = sum_k a[m,k] * b[n,k]                      exact, INT32
+//   out[m,n] = (float(acc) * row_scale[m]) * col_scale[n] + bias[n]      in fp32, then stored as f32 or bf16 (RNE)
+//
+// Codes up to +-127 on both sides; INT32 does not overflow for k <= 133,144 at +-127 (3,130,442 for 98 x 7).
+// Both operands contract along their rows ("NT" form). The right operand is packed once into panels and reused.
+#include <cstdint>
+#include <string_view>
+
+#include "tessera/base/isa.h"
+#include "tessera/kernels/types.h"
+
+namespace tessera::kernels {
+
+inline constexpr std::int64_t kIgemmPanel = 16;  ///< columns of a panel of the right operand
+inline constexpr std::int64_t kIgemmDepth = 64;  ///< the contraction is padded with zero codes to a multiple of this
+
+/// Contraction length after padding.
+std::int64_t igemm_padded_k(std::int64_t k);
+
+/// Bytes between rows of a left operand: padded k, plus what keeps successive rows out of the same cache sets.
+std::int64_t igemm_a_stride(std::int64_t k);
+
+/// Right operand as panels. Layout: panel p holds columns 16p..16p+15 as [padded_k / 4][16][4] codes (column j, four
+/// consecutive k), which is one AMX tile per 64 k and one vpdpbusd operand per 4 k. Columns past n and k are zero codes.
+struct PackedB {
+  std::int8_t* panels = nullptr;  ///< igemm_packed_b_bytes(n, k), 64-byte aligned
+  std::int64_t n = 0, k = 0;
+};
+std::int64_t igemm_packed_b_bytes(std::int64_t n, std::int64_t k);
+
+/// Where the codes of a right operand come from. `transposed` false: source is [n, k] (contraction along its rows, as
+/// weights in forward). True: source is [k, n] (weights in dX, activations in dW).
+struct PackSource {
+  const std::uint8_t* int4_packed = nullptr;  ///< rows of packed INT4, or null: then codes
+  const std::int8_t* codes = nullptr;         ///< rows of one code per byte
+  std::int64_t row_bytes = 0;                 ///< bytes between source rows
+  bool transposed = false;
+};
+
+/// Fill `b.panels` from `source`, in parallel.
+void igemm_pack_b(const PackSource& source, const PackedB& b, IsaSet isa = enabled_isa());
+
+struct IgemmParams {
+  std::int64_t m = 0;
+  const std::int8_t* a = nullptr;  ///< [m, a_stride] codes; columns k..padded_k-1 must be zero
+  std::int64_t a_stride = 0;       ///< bytes, >= igemm_padded_k(k), multiple of 64 (best: igemm_a_stride(k)); base 64-byte aligned
+  PackedB b;
+
+  std::int32_t* acc_out = nullptr;   ///< if set: write raw INT32 [m, out_stride] and nothing else
+  MutableFloatRows out;              ///< [m, n]
+  const float* row_scale = nullptr;  ///< [m] or null: 1
+  const float* col_scale = nullptr;  ///< [n] or null: 1
+  const float* bias = nullptr;       ///< [n] or null
+  bool accumulate = false;           ///< add to `out` (f32 only) instead of overwriting it
+};
+
+/// A micro-kernel: a row of the table in kernels.inc.
+struct IgemmKernel {
+  std::string_view name;  ///< e.g. "igemm_32x32_amx", "igemm_6x64_avx512_vnni", "igemm_reference"
+  IsaLevel level;
+};
+
+/// The best kernel for `isa`; never fails: the reference accepts everything.
+IgemmKernel select_igemm(IsaSet isa = enabled_isa());
+
+/// Multiply, in parallel. Results are the same bits for every ISA and thread count.
+void igemm(const IgemmParams& params, IsaSet isa = enabled_isa());
+
+}  // namespace tessera::kernels
