@@ -1,0 +1,75 @@
+#include "tessera/nn/layer_norm.h"
+
+#include "tessera/kernels/layer_norm/layer_norm.h"
+#include "tessera/quant/torch_parallel.h"
+
+namespace tessera::nn {
+namespace {
+
+using torch::Tensor;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+kernels::FloatType float_type(const Tensor& t) {
+  return t.scalar_type() == torch::kFloat ? kernels::FloatType::kF32 : kernels::FloatType::kBf16;
+}
+
+struct LayerNormFunction : torch::autograd::Function<LayerNormFunction> {
+  static Tensor forward(AutogradContext* ctx, const Tensor& x_in, const Tensor& weight, const Tensor& bias,
+                        torch::ScalarType dtype, double eps) {
+    quant::use_torch_threads();
+    const Tensor x = x_in.contiguous();
+    kernels::LayerNormParams params;
+    params.cols = x.size(-1);
+    params.rows = x.numel() / params.cols;
+    Tensor y = torch::empty(x.sizes(), x.options().dtype(dtype).requires_grad(false));
+    Tensor mean = torch::empty({params.rows}, torch::kFloat), rstd = torch::empty({params.rows}, torch::kFloat);
+    params.x = x.const_data_ptr<float>();
+    params.weight = weight.const_data_ptr<float>();
+    params.bias = bias.defined() ? bias.const_data_ptr<float>() : nullptr;
+    params.eps = static_cast<float>(eps);
+    params.y = {y.mutable_data_ptr(), float_type(y), params.cols};
+    params.mean = mean.mutable_data_ptr<float>();
+    params.rstd = rstd.mutable_data_ptr<float>();
+    kernels::layer_norm(params);
+    ctx->save_for_backward({x, weight, mean, rstd});
+    ctx->saved_data["bias"] = bias.defined();
+    return y;
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    TORCH_CHECK_NOT_IMPLEMENTED(!at::GradMode::is_enabled(), "tessera::nn::layer_norm has no second derivative");
+    const variable_list saved = ctx->get_saved_variables();
+    const Tensor &x = saved[0], &weight = saved[1], &mean = saved[2], &rstd = saved[3];
+    const Tensor dy = grads[0].contiguous();
+    kernels::LayerNormBackwardParams params;
+    params.cols = x.size(-1);
+    params.rows = x.numel() / params.cols;
+    Tensor dx = torch::empty_like(x), dweight = torch::empty_like(weight), dbias;
+    if (ctx->saved_data["bias"].toBool()) dbias = torch::empty_like(weight);
+    Tensor workspace = torch::empty({kernels::layer_norm_backward_workspace(params.rows, params.cols)}, torch::kFloat);
+    params.x = x.const_data_ptr<float>();
+    params.weight = weight.const_data_ptr<float>();
+    params.mean = mean.const_data_ptr<float>();
+    params.rstd = rstd.const_data_ptr<float>();
+    params.dy = {dy.const_data_ptr(), float_type(dy), params.cols};
+    params.dx = dx.mutable_data_ptr<float>();
+    params.dweight = dweight.mutable_data_ptr<float>();
+    params.dbias = dbias.defined() ? dbias.mutable_data_ptr<float>() : nullptr;
+    kernels::layer_norm_backward(params, workspace.mutable_data_ptr<float>());
+    return {dx, dweight, dbias, Tensor(), Tensor()};
+  }
+};
+
+}  // namespace
+
+Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, torch::ScalarType dtype, float eps) {
+  TORCH_CHECK_TYPE(x.scalar_type() == torch::kFloat, "layer_norm input is ", x.scalar_type(), ", expected float32");
+  TORCH_CHECK_TYPE(dtype == torch::kFloat || dtype == torch::kBFloat16, "layer_norm output is ", dtype,
+                   ", expected float32 or bfloat16");
+  TORCH_CHECK_VALUE(x.dim() >= 1 && x.size(-1) == weight.numel(), "layer_norm over ", weight.numel(),
+                    " features got shape ", x.sizes());
+  return LayerNormFunction::apply(x, weight, bias, dtype, static_cast<double>(eps));
+}
+
+}  // namespace tessera::nn

@@ -1,0 +1,56 @@
+#pragma once
+// A linear layer's three products by recipe, outside autograd (spec section 7; shapes as in DESIGN.md section 1):
+//   Y = X W^T + b        dX = dY W        dW = dY^T X
+// One code path for nn::Linear and for the head, which runs it chunk by chunk.
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "tessera/base/philox.h"
+#include "tessera/nn/weight_handle.h"
+#include "tessera/quant/recipe.h"
+
+namespace tessera::nn {
+
+/// One use of a weight.
+struct LinearCall {
+  std::shared_ptr<WeightHandle> weight;
+  std::int64_t in_features = 0, out_features = 0;
+  quant::Recipe recipe;
+  PhiloxKey noise_key;  ///< of this parameter's gradient roundings
+  NoisePosition noise;
+  std::int64_t row_offset = 0;  ///< global index of the first token row
+};
+
+/// What backward needs of X; the recipe decides which part is defined.
+struct SavedActivations {
+  at::Tensor dense;             ///< [N, D] f32 or bf16: dW in floating point
+  quant::Int4Codes int4;        ///< packed codes and scales: dW in INT4; trust mask: dX after an rms4 forward
+  quant::RowCodes int8_columns;  ///< X^T [D, N]: dW in INT8
+};
+
+/// Y [N, C] in the dtype of `x` [N, D] (f32 or bf16); `bias` [C] f32 or undefined. Fills `saved` with what the wanted
+/// gradients need; null: none.
+at::Tensor linear_forward(const LinearCall& call, const at::Tensor& x, const at::Tensor& bias, bool want_dx, bool want_dw,
+                          SavedActivations* saved);
+
+struct LinearGradients {
+  at::Tensor dx;    ///< [N, D], dtype as asked, or undefined
+  at::Tensor bias;  ///< [C] f32, of the unquantized dY, or undefined
+};
+
+/// What backward is asked for. `dw`: null when not wanted; an undefined tensor is made, a defined one added to: [C, D] f32
+/// in the domain of the recipe's dW product, for finish_weight_gradient.
+struct LinearWanted {
+  bool dx = false, bias = false;
+  at::ScalarType dx_dtype = at::kFloat;
+  at::Tensor* dw = nullptr;
+};
+LinearGradients linear_backward(const LinearCall& call, const SavedActivations& saved, const at::Tensor& dy,
+                                const LinearWanted& wanted);
+
+/// From the domain of the dW product to the weight's own: trust mask, then inverse rotation, for INT4; the owner's part.
+at::Tensor finish_weight_gradient(const LinearCall& call, const at::Tensor& dw);
+
+}  // namespace tessera::nn

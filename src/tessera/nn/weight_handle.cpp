@@ -1,0 +1,38 @@
+#include "tessera/nn/weight_handle.h"
+
+#include <ATen/Tensor.h>
+
+namespace tessera::nn {
+
+void MasterWeight::refresh(const at::Tensor& weight) {
+  const void* data = weight.const_data_ptr();
+  const auto tensor_version = static_cast<std::uint32_t>(weight._version());
+  if (weight_.defined() && data == data_ && tensor_version == tensor_version_) return;
+  TORCH_CHECK_TYPE(weight.scalar_type() == at::kFloat, "weight is ", weight.scalar_type(),
+                   ", expected float32: the master weight of a quantized layer");
+  weight_ = weight.detach();
+  data_ = data;
+  tensor_version_ = tensor_version;
+  ++version_;
+  int4_.reset();
+  int8_.reset();
+  bf16_ = {};
+}
+
+const quant::Int4Weight& MasterWeight::int4(std::int32_t block) {
+  if (!int4_ || int4_->codes.block != block) int4_ = quant::make_int4_weight(weight_, block);
+  return *int4_;
+}
+
+const quant::Int8Weight& MasterWeight::int8() {
+  if (!int8_) int8_ = quant::make_int8_weight(weight_);
+  return *int8_;
+}
+
+at::Tensor MasterWeight::dense(at::ScalarType dtype) {
+  if (dtype == at::kFloat) return weight_;
+  if (!bf16_.defined()) bf16_ = weight_.to(dtype);
+  return bf16_;
+}
+
+}  // namespace tessera::nn

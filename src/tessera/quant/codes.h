@@ -1,0 +1,90 @@
+#pragma once
+// Tensor level of the kernels: codes with their scales, and the integer product of two sets of codes.
+// No autograd here. Inputs are f32 or bf16 matrices with contiguous columns; errors are c10::ValueError / TypeError.
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+
+#include "tessera/base/philox.h"
+#include "tessera/kernels/fold_quantize/fold_quantize.h"
+
+namespace tessera::quant {
+
+using kernels::Rounding;
+
+/// One code per byte, rows padded with zero codes so that igemm can read them as its left operand.
+struct RowCodes {
+  std::int64_t rows = 0, cols = 0;
+  at::Tensor codes;   ///< [rows, igemm_a_stride(cols)] int8
+  at::Tensor scales;  ///< [rows] f32; value = scale * code
+};
+
+/// Packed INT4 codes of rotated rows.
+struct Int4Codes {
+  std::int64_t rows = 0, cols = 0;
+  std::int32_t block = 1;  ///< Hadamard block
+  at::Tensor packed;       ///< [rows, ceil(cols / 2)] uint8
+  at::Tensor scales;       ///< [rows] f32
+  at::Tensor trust_mask;   ///< [rows, ceil(cols / 8)] uint8 or undefined: nothing was clipped, or nobody asked
+};
+
+/// Right operand of igemm.
+struct Panels {
+  std::int64_t n = 0, k = 0;
+  at::Tensor data;  ///< int8
+};
+
+/// What rotate_rows makes of a matrix in one pass.
+struct RotateRequest {
+  std::int32_t block = 1;    ///< 1: no rotation
+  bool int4_packed = false;  ///< RMS-scaled INT4 codes, packed
+  bool int4_left = false;    ///< the same, one per byte
+  bool trust_mask = false;
+  std::int32_t absmax_limit = 0;  ///< 98 or 127: absmax-scaled codes, one per byte; 0: none
+};
+struct RotatedRows {
+  Int4Codes int4;
+  RowCodes int4_left, absmax;
+};
+
+/// Rotate, scale and round the rows of `x` [rows, cols].
+RotatedRows rotate_rows(const at::Tensor& x, const RotateRequest& request);
+
+struct FoldRequest {
+  std::int32_t limit = 98;
+  Rounding rounding = Rounding::kStochastic;
+  PhiloxKey key;
+  NoisePosition noise;
+  std::int64_t row_offset = 0;
+  bool rows = false, columns = false, sum = false;
+  at::Tensor row_fold, column_fold;  ///< [cols], [rows] f32 or undefined
+};
+struct FoldedCodes {
+  RowCodes rows;     ///< of y [rows, cols]
+  RowCodes columns;  ///< of its transpose [cols, rows]
+  at::Tensor sum;    ///< [cols] f32, column sums of the unquantized matrix
+};
+
+/// Quantize `y` [rows, cols] along its rows, its columns, or both.
+FoldedCodes fold_quantize(const at::Tensor& y, const FoldRequest& request);
+
+/// Pack a right operand. `transposed`: contract along the codes' rows instead of their columns.
+Panels pack_panels(const Int4Codes& codes, bool transposed);
+Panels pack_panels(const RowCodes& codes, bool transposed);
+
+/// Integer product a [m, k] x b [n, k]^T with fused epilogue: (acc * a.scales[m]) * col_scale[n] + bias[n].
+/// `dtype` kFloat or kBFloat16. Throws when k exceeds what INT32 holds.
+at::Tensor int_matmul(const RowCodes& a, const Panels& b, const at::Tensor& col_scale, const at::Tensor& bias,
+                      at::ScalarType dtype);
+
+/// The same without column scale and bias, added to `out` [m, n] f32.
+void int_matmul_add(const RowCodes& a, const Panels& b, const at::Tensor& out);
+
+/// ((mask * t) H) as `dtype`; `mask` as Int4Codes::trust_mask. In place when `t` has that dtype.
+at::Tensor unrotate(const at::Tensor& t, const at::Tensor& mask, std::int32_t block, at::ScalarType dtype);
+
+/// Codes as f32 [rows, cols], still rotated: for inspection and tests.
+at::Tensor dequantize(const Int4Codes& codes);
+
+}  // namespace tessera::quant
