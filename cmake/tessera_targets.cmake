@@ -1,44 +1,133 @@
-# tessera_add_library / _test / _bench / _fuzzer: one place for warnings, sanitizers and conventions.
+# tessera_add_library / _test / _bench / _fuzzer / _executable: one place for warnings, sanitizers and conventions.
+#
+# Every one takes
+#   SOURCES a.cpp ...          default for test, bench and fuzzer: <name>.cpp
+#   DEPENDS target ...         layers and libraries (public for a library)
+#   TORCH                      this target includes LibTorch: links torch::cpu and uses the shared precompiled header
+# and tessera_add_library also PRIVATE_DEPENDS. A target without TORCH that includes a torch header does not compile
+# unless a layer below it brought torch in, which keeps base, kernels, data, io and optim free of it.
+
 add_library(tessera_options INTERFACE)
-target_compile_options(tessera_options INTERFACE -Wall -Wextra $<$<BOOL:${TESSERA_WERROR}>:-Werror>)
+target_compile_options(tessera_options INTERFACE
+  -Wall -Wextra $<$<BOOL:${TESSERA_WERROR}>:-Werror>
+  # -fPIC for executables too (CMake would say -fPIE), so that libraries and tests can share one precompiled header.
+  -fPIC
+  # The same bits on every CPU: no fused multiply-add but where it is written.
+  -ffp-contract=off)
 if(TESSERA_SANITIZE)
   target_compile_options(tessera_options INTERFACE -fsanitize=${TESSERA_SANITIZE} -fno-omit-frame-pointer
                          -fno-sanitize-recover=all)
   target_link_options(tessera_options INTERFACE -fsanitize=${TESSERA_SANITIZE})
 endif()
 
-# tessera_add_library(base SOURCES a.cpp DEPENDS fmt::fmt PRIVATE_DEPENDS ...) makes target tessera_base.
+if(TESSERA_BUILD_FUZZERS)
+  if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    message(FATAL_ERROR "TESSERA_BUILD_FUZZERS needs clang, not ${CMAKE_CXX_COMPILER_ID}; see the preset fuzz.")
+  endif()
+  target_compile_options(tessera_options INTERFACE -fsanitize=fuzzer-no-link)  # coverage of the code under test
+  target_link_options(tessera_options INTERFACE -fsanitize=fuzzer-no-link)
+endif()
+
+# One precompiled torch/torch.h for all layers: parsing it costs about 20 s per translation unit without.
+# Sources still include what they use, so that -DTESSERA_TORCH_PCH=OFF builds the same.
+if(TESSERA_WITH_TORCH AND TESSERA_TORCH_PCH)
+  file(CONFIGURE OUTPUT torch_pch.cpp CONTENT "// Carries the precompiled header.\n")
+  add_library(tessera_torch_pch OBJECT ${CMAKE_CURRENT_BINARY_DIR}/torch_pch.cpp)
+  target_link_libraries(tessera_torch_pch PRIVATE tessera_options torch::cpu)
+  target_precompile_headers(tessera_torch_pch PRIVATE <torch/torch.h>)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    target_compile_options(tessera_options INTERFACE -fpch-preprocess)  # ccache needs it
+  else()
+    # No time stamp in the header, so that ccache may hand out an old one.
+    target_compile_options(tessera_options INTERFACE "SHELL:-Xclang -fno-pch-timestamp")
+  endif()
+endif()
+
+# Options and torch for `target`, called by the functions below.
+function(tessera_configure_target target use_torch)
+  target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:tessera_options>)
+  if(NOT use_torch)
+    return()
+  endif()
+  if(NOT TESSERA_WITH_TORCH)
+    message(FATAL_ERROR "${target} needs LibTorch, but TESSERA_WITH_TORCH is OFF.")
+  endif()
+  get_target_property(type ${target} TYPE)
+  if(type STREQUAL "EXECUTABLE")
+    target_link_libraries(${target} PRIVATE torch::cpu)
+  else()
+    target_link_libraries(${target} PUBLIC torch::cpu)
+  endif()
+  if(TESSERA_TORCH_PCH)
+    target_precompile_headers(${target} REUSE_FROM tessera_torch_pch)
+  endif()
+endfunction()
+
+# tessera_add_library(base SOURCES a.cpp DEPENDS fmt::fmt PRIVATE_DEPENDS ... [TORCH]) makes target tessera_base,
+# which `find_package(Tessera)` offers as Tessera::base.
 function(tessera_add_library name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "TORCH" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS")
   add_library(tessera_${name} STATIC ${ARG_SOURCES})
   add_library(Tessera::${name} ALIAS tessera_${name})
   set_target_properties(tessera_${name} PROPERTIES EXPORT_NAME ${name})
-  target_include_directories(tessera_${name} PUBLIC $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/src>)
-  target_link_libraries(tessera_${name} PUBLIC ${ARG_DEPENDS}
-                        PRIVATE $<BUILD_INTERFACE:tessera_options> ${ARG_PRIVATE_DEPENDS})
+  target_include_directories(tessera_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>
+                                                    $<INSTALL_INTERFACE:include>)
+  target_compile_features(tessera_${name} PUBLIC cxx_std_20)
+  target_link_libraries(tessera_${name} PUBLIC ${ARG_DEPENDS} PRIVATE ${ARG_PRIVATE_DEPENDS})
+  tessera_configure_target(tessera_${name} ${ARG_TORCH})
+  set_property(GLOBAL APPEND PROPERTY TESSERA_LIBRARIES tessera_${name})
 endfunction()
 
-# tessera_add_test(igemm_test DEPENDS tessera_kernels [SOURCES x.cpp] [LABELS slow]); default source <name>.cpp.
-function(tessera_add_test name)
-  if(NOT TESSERA_BUILD_TESTS)
-    return()
-  endif()
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPENDS;LABELS" ${ARGN})
+# tessera_add_executable(tessera SOURCES main.cpp DEPENDS ... [TORCH])
+function(tessera_add_executable name)
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "TORCH" "" "SOURCES;DEPENDS")
   if(NOT ARG_SOURCES)
     set(ARG_SOURCES ${name}.cpp)
   endif()
   add_executable(${name} ${ARG_SOURCES})
-  target_link_libraries(${name} PRIVATE ${ARG_DEPENDS} tessera_options GTest::gtest_main GTest::gmock)
-  add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}")
+  target_link_libraries(${name} PRIVATE ${ARG_DEPENDS})
+  tessera_configure_target(${name} ${ARG_TORCH})
 endfunction()
 
-# tessera_add_bench(igemm_bench DEPENDS ...): a Google Benchmark program.
+# tessera_add_test(igemm_test DEPENDS tessera_kernels [SOURCES x.cpp] [LABELS slow] [TIMEOUT s] [TORCH])
+function(tessera_add_test name)
+  if(NOT TESSERA_BUILD_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "TORCH" "TIMEOUT" "SOURCES;DEPENDS;LABELS")
+  set(torch "")
+  if(ARG_TORCH)
+    set(torch TORCH)
+  endif()
+  tessera_add_executable(${name} ${torch} SOURCES ${ARG_SOURCES}
+                         DEPENDS ${ARG_DEPENDS} GTest::gtest_main GTest::gmock)
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}")
+  if(ARG_TIMEOUT)
+    set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT})
+  endif()
+endfunction()
+
+# tessera_add_bench(igemm_bench DEPENDS ... [TORCH]): a Google Benchmark program.
 function(tessera_add_bench name)
   if(NOT TESSERA_BUILD_BENCHMARKS)
     return()
   endif()
-  cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
-  add_executable(${name} ${name}.cpp)
-  target_link_libraries(${name} PRIVATE ${ARG_DEPENDS} tessera_options benchmark::benchmark_main)
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "TORCH" "" "SOURCES;DEPENDS")
+  set(torch "")
+  if(ARG_TORCH)
+    set(torch TORCH)
+  endif()
+  tessera_add_executable(${name} ${torch} SOURCES ${ARG_SOURCES} DEPENDS ${ARG_DEPENDS} benchmark::benchmark_main)
+  set_property(GLOBAL APPEND PROPERTY TESSERA_BENCHMARKS ${name})
+endfunction()
+
+# tessera_add_fuzzer(safetensors_fuzz DEPENDS ...): a libFuzzer program; clang only.
+function(tessera_add_fuzzer name)
+  if(NOT TESSERA_BUILD_FUZZERS)
+    return()
+  endif()
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "" "" "SOURCES;DEPENDS")
+  tessera_add_executable(${name} SOURCES ${ARG_SOURCES} DEPENDS ${ARG_DEPENDS})
+  target_link_options(${name} PRIVATE -fsanitize=fuzzer)
 endfunction()
