@@ -3,9 +3,10 @@
 # Every one takes
 #   SOURCES a.cpp ...          default for test, bench and fuzzer: <name>.cpp
 #   DEPENDS target ...         layers and libraries (public for a library)
-#   TORCH                      this target includes LibTorch: links torch::cpu and uses the shared precompiled header
-# and tessera_add_library also PRIVATE_DEPENDS. A target without TORCH that includes a torch header does not compile
-# unless a layer below it brought torch in, which keeps base, kernels, data, io and optim free of it.
+#   TORCH                      links LibTorch and precompiles <torch/torch.h> (a TU that includes it: 20 s -> 6 s)
+#   ATEN                       links LibTorch, no precompiled header (a TU that includes a few ATen headers: 4 s)
+# and tessera_add_library also PRIVATE_DEPENDS. Below quant no target says either, so a torch header does not compile
+# there.
 
 add_library(tessera_options INTERFACE)
 target_compile_options(tessera_options INTERFACE
@@ -28,8 +29,7 @@ if(TESSERA_BUILD_FUZZERS)
   target_link_options(tessera_options INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 
-# One precompiled torch/torch.h for all layers: parsing it costs about 20 s per translation unit without.
-# Sources still include what they use, so that -DTESSERA_TORCH_PCH=OFF builds the same.
+# One precompiled torch/torch.h for all targets that say TORCH. Sources still include what they use, so that -DTESSERA_TORCH_PCH=OFF builds the same.
 if(TESSERA_WITH_TORCH AND TESSERA_TORCH_PCH)
   file(CONFIGURE OUTPUT torch_pch.cpp CONTENT "// Carries the precompiled header.\n")
   add_library(tessera_torch_pch OBJECT ${CMAKE_CURRENT_BINARY_DIR}/torch_pch.cpp)
@@ -44,9 +44,9 @@ if(TESSERA_WITH_TORCH AND TESSERA_TORCH_PCH)
 endif()
 
 # Options and torch for `target`, called by the functions below.
-function(tessera_configure_target target use_torch)
+function(tessera_configure_target target torch aten)
   target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:tessera_options>)
-  if(NOT use_torch)
+  if(NOT torch AND NOT aten)
     return()
   endif()
   if(NOT TESSERA_WITH_TORCH)
@@ -58,15 +58,15 @@ function(tessera_configure_target target use_torch)
   else()
     target_link_libraries(${target} PUBLIC torch::cpu)
   endif()
-  if(TESSERA_TORCH_PCH)
+  if(torch AND TESSERA_TORCH_PCH)
     target_precompile_headers(${target} REUSE_FROM tessera_torch_pch)
   endif()
 endfunction()
 
-# tessera_add_library(base SOURCES a.cpp DEPENDS fmt::fmt PRIVATE_DEPENDS ... [TORCH]) makes target tessera_base,
+# tessera_add_library(base SOURCES a.cpp DEPENDS fmt::fmt PRIVATE_DEPENDS ... [TORCH | ATEN]) makes target tessera_base,
 # which `find_package(Tessera)` offers as Tessera::base.
 function(tessera_add_library name)
-  cmake_parse_arguments(PARSE_ARGV 1 ARG "TORCH" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS")
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "TORCH;ATEN" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS")
   add_library(tessera_${name} STATIC ${ARG_SOURCES})
   add_library(Tessera::${name} ALIAS tessera_${name})
   set_target_properties(tessera_${name} PROPERTIES EXPORT_NAME ${name})
@@ -74,31 +74,39 @@ function(tessera_add_library name)
                                                     $<INSTALL_INTERFACE:include>)
   target_compile_features(tessera_${name} PUBLIC cxx_std_20)
   target_link_libraries(tessera_${name} PUBLIC ${ARG_DEPENDS} PRIVATE ${ARG_PRIVATE_DEPENDS})
-  tessera_configure_target(tessera_${name} ${ARG_TORCH})
+  tessera_configure_target(tessera_${name} ${ARG_TORCH} ${ARG_ATEN})
   set_property(GLOBAL APPEND PROPERTY TESSERA_LIBRARIES tessera_${name})
 endfunction()
 
-# tessera_add_executable(tessera SOURCES main.cpp DEPENDS ... [TORCH])
+# tessera_add_executable(tessera SOURCES main.cpp DEPENDS ... [TORCH | ATEN])
 function(tessera_add_executable name)
-  cmake_parse_arguments(PARSE_ARGV 1 ARG "TORCH" "" "SOURCES;DEPENDS")
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "TORCH;ATEN" "" "SOURCES;DEPENDS")
   if(NOT ARG_SOURCES)
     set(ARG_SOURCES ${name}.cpp)
   endif()
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_DEPENDS})
-  tessera_configure_target(${name} ${ARG_TORCH})
+  tessera_configure_target(${name} ${ARG_TORCH} ${ARG_ATEN})
 endfunction()
 
-# tessera_add_test(igemm_test DEPENDS tessera_kernels [SOURCES x.cpp] [LABELS slow] [TIMEOUT s] [TORCH])
+function(tessera_torch_flags out torch aten)
+  set(flags "")
+  if(torch)
+    list(APPEND flags TORCH)
+  endif()
+  if(aten)
+    list(APPEND flags ATEN)
+  endif()
+  set(${out} ${flags} PARENT_SCOPE)
+endfunction()
+
+# tessera_add_test(igemm_test DEPENDS tessera_kernels [SOURCES x.cpp] [LABELS slow] [TIMEOUT s] [TORCH | ATEN])
 function(tessera_add_test name)
   if(NOT TESSERA_BUILD_TESTS)
     return()
   endif()
-  cmake_parse_arguments(PARSE_ARGV 1 ARG "TORCH" "TIMEOUT" "SOURCES;DEPENDS;LABELS")
-  set(torch "")
-  if(ARG_TORCH)
-    set(torch TORCH)
-  endif()
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "TORCH;ATEN" "TIMEOUT" "SOURCES;DEPENDS;LABELS")
+  tessera_torch_flags(torch ${ARG_TORCH} ${ARG_ATEN})
   tessera_add_executable(${name} ${torch} SOURCES ${ARG_SOURCES}
                          DEPENDS ${ARG_DEPENDS} GTest::gtest_main GTest::gmock)
   add_test(NAME ${name} COMMAND ${name})
@@ -108,16 +116,13 @@ function(tessera_add_test name)
   endif()
 endfunction()
 
-# tessera_add_bench(igemm_bench DEPENDS ... [TORCH]): a Google Benchmark program.
+# tessera_add_bench(igemm_bench DEPENDS ... [TORCH | ATEN]): a Google Benchmark program.
 function(tessera_add_bench name)
   if(NOT TESSERA_BUILD_BENCHMARKS)
     return()
   endif()
-  cmake_parse_arguments(PARSE_ARGV 1 ARG "TORCH" "" "SOURCES;DEPENDS")
-  set(torch "")
-  if(ARG_TORCH)
-    set(torch TORCH)
-  endif()
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "TORCH;ATEN" "" "SOURCES;DEPENDS")
+  tessera_torch_flags(torch ${ARG_TORCH} ${ARG_ATEN})
   tessera_add_executable(${name} ${torch} SOURCES ${ARG_SOURCES} DEPENDS ${ARG_DEPENDS} benchmark::benchmark_main)
   set_property(GLOBAL APPEND PROPERTY TESSERA_BENCHMARKS ${name})
 endfunction()
