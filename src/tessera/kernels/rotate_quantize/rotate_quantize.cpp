@@ -1,0 +1,226 @@
+// Per row: rotate chunk by chunk while summing squares and finding the largest magnitude; then, the scales being
+// known, quantize the rotated chunks. The first kKept rotated columns stay on the stack, later ones are rotated again,
+// which is cheaper than a trip to memory.
+#include "tessera/kernels/rotate_quantize/rotate_quantize.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "tessera/kernels/rotate_quantize/rotate_quantize.cpp"
+#include <hwy/foreach_target.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "tessera/base/int4.h"
+#include "tessera/base/parallel.h"
+#include "tessera/kernels/simd/codes-inl.h"
+#include "tessera/kernels/simd/hadamard-inl.h"
+#include "tessera/kernels/simd/reduce-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::kernels::HWY_NAMESPACE {
+namespace {
+
+constexpr std::size_t kChunk = kHadamardChunk;
+constexpr std::size_t kKept = 4096;
+
+// Rotated columns of one row, on demand.
+template <typename T>
+class RotatedRow {
+ public:
+  RotatedRow(const T* x, std::size_t cols, std::size_t block) : x_(x), cols_(cols), block_(block) {}
+
+  /// Columns in the chunk that starts at `c`.
+  std::size_t size(std::size_t c) const { return HWY_MIN(kChunk, cols_ - c); }
+
+  /// Rotate the chunk that starts at `c`; zeros fill it up to a multiple of 64.
+  HWY_INLINE const float* rotate(std::size_t c) {
+    float* t = c + kChunk <= kKept ? kept_ + c : scratch_;
+    const std::size_t n = size(c), groups = n / kGroup * kGroup, padded = round_up_64(n);
+    const T* x = x_ + c;
+    hadamard_chunk([x](std::size_t i) HWY_ATTR { return load_row(x + i); }, groups, block_, t);
+    if (groups != padded) {  // only without rotation can a group be ragged
+      T tail[kGroup];
+      copy_padded(x + groups, n - groups, tail, kGroup);
+      for (std::size_t i = groups; i < padded; i += kLanes) hn::Store(hn::Zero(F32Tag()), F32Tag(), t + i);
+      if (n != groups)
+        for (std::size_t j = 0; j < kGroup; j += kLanes) hn::Store(load_row(tail + j), F32Tag(), t + groups + j);
+    }
+    return t;
+  }
+
+  /// The chunk again, after rotate() has seen all of them.
+  HWY_INLINE const float* chunk(std::size_t c) { return c + kChunk <= kKept ? kept_ + c : rotate(c); }
+
+  static std::size_t round_up_64(std::size_t n) { return (n + 63) / 64 * 64; }
+
+ private:
+  const T* x_;
+  std::size_t cols_, block_;
+  alignas(64) float kept_[kKept];
+  alignas(64) float scratch_[kChunk];
+};
+
+struct Statistics {
+  float sum_of_squares;
+  std::int32_t max_bits;  // of the magnitudes
+  bool finite() const { return max_bits < 0x7f800000; }
+};
+
+template <typename T>
+HWY_INLINE Statistics measure(RotatedRow<T>& row, std::size_t cols) {
+  Sum16 sum;
+  I32 max[kGroupVectors];
+  for (std::size_t j = 0; j < kGroupVectors; ++j) max[j] = hn::Zero(I32Tag());
+  for (std::size_t c = 0; c < cols; c += kChunk) {
+    const float* HWY_RESTRICT t = row.rotate(c);
+    const std::size_t n = row.size(c);
+    for (std::size_t i = 0; i < n; i += kGroup) {
+      HWY_UNROLL(4)
+      for (std::size_t j = 0; j < kGroupVectors; ++j) {
+        const F32 v = hn::Load(F32Tag(), t + i + j * kLanes);
+        sum.add(j, hn::Mul(v, v));
+        max[j] = hn::Max(max[j], magnitude_bits(v));
+      }
+    }
+  }
+  for (std::size_t j = 1; j < kGroupVectors; ++j) max[0] = hn::Max(max[0], max[j]);
+  return {sum.total(), max_lane(max[0])};
+}
+
+struct Scale {
+  float scale, inverse;
+  bool nan() const { return scale != scale; }
+};
+
+HWY_INLINE Scale make_scale(float s, bool finite) {
+  if (!finite || !(s <= std::numeric_limits<float>::max())) return {std::numeric_limits<float>::quiet_NaN(), 0};
+  const float inverse = 1.0f / s;
+  if (!(inverse <= std::numeric_limits<float>::max())) return {0, 0};
+  return {s, inverse};
+}
+
+// Quantize `n` columns at `t`, in steps of 64, into whole steps of `codes` and, if wanted, trust bits.
+HWY_INLINE void quantize_rms4(const float* HWY_RESTRICT t, std::size_t n, float inverse, std::int8_t* codes,
+                              std::uint8_t* bits) {
+  const F32Tag d;
+  const F32 scale = hn::Set(d, inverse), edge = hn::Set(d, 7.5f);
+  for (std::size_t i = 0; i < n; i += 64) {
+    I32 rounded[64 / kLanes];
+    HWY_UNROLL(16)
+    for (std::size_t j = 0; j < 64 / kLanes; ++j) {
+      const F32 v = hn::Mul(hn::Load(d, t + i + j * kLanes), scale);
+      rounded[j] = hn::NearestInt(v);
+      if (bits) store_bits(hn::Le(hn::Abs(v), edge), j, bits + i / 8);
+    }
+    store_codes64(rounded, 7, codes + i);
+  }
+}
+
+HWY_INLINE void quantize_absmax(const float* HWY_RESTRICT t, std::size_t n, float inverse, std::int8_t* codes) {
+  const F32Tag d;
+  const F32 scale = hn::Set(d, inverse);
+  for (std::size_t i = 0; i < n; i += 64) {
+    I32 rounded[64 / kLanes];
+    HWY_UNROLL(16)
+    for (std::size_t j = 0; j < 64 / kLanes; ++j)
+      rounded[j] = hn::NearestInt(hn::Mul(hn::Load(d, t + i + j * kLanes), scale));
+    store_codes64(rounded, 127, codes + i);
+  }
+}
+
+template <typename T>
+HWY_INLINE void write_rms4(const RotateQuantizeParams& p, std::size_t r, RotatedRow<T>& row, Scale scale) {
+  const auto cols = static_cast<std::size_t>(p.cols);
+  const std::size_t packed_bytes = (cols + 1) / 2, mask_bytes = (cols + 7) / 8;
+  std::uint8_t* packed = p.int4_packed ? p.int4_packed + r * packed_bytes : nullptr;
+  std::int8_t* codes = p.int4_codes ? p.int4_codes + r * static_cast<std::size_t>(p.code_stride) : nullptr;
+  std::uint8_t* mask = p.trust_mask ? p.trust_mask + r * mask_bytes : nullptr;
+  if (scale.nan()) {
+    if (packed) std::memset(packed, 0, packed_bytes);
+    if (codes) std::memset(codes, 0, cols);
+    if (mask) std::memset(mask, 0, mask_bytes);
+    return;
+  }
+  if (!packed && !codes && !mask) return;
+  for (std::size_t c = 0; c < cols; c += kChunk) {
+    alignas(64) std::int8_t chunk_codes[kChunk];
+    alignas(64) std::uint8_t chunk_bits[kChunk / 8];
+    const std::size_t n = row.size(c);
+    quantize_rms4(row.chunk(c), n, scale.inverse, chunk_codes, mask ? chunk_bits : nullptr);
+    if (codes) std::memcpy(codes + c, chunk_codes, n);
+    if (packed) pack_int4(chunk_codes, n, packed + c / 2);
+    if (mask) {
+      if (n % 8) chunk_bits[n / 8] = static_cast<std::uint8_t>(chunk_bits[n / 8] & ((1u << (n % 8)) - 1));
+      std::memcpy(mask + c / 8, chunk_bits, (n + 7) / 8);
+    }
+  }
+}
+
+template <typename T>
+HWY_INLINE void write_absmax(std::size_t cols, std::int8_t* codes, RotatedRow<T>& row, Scale scale) {
+  if (scale.nan()) {
+    std::memset(codes, 0, cols);
+    return;
+  }
+  for (std::size_t c = 0; c < cols; c += kChunk) {
+    alignas(64) std::int8_t chunk_codes[kChunk];
+    const std::size_t n = row.size(c);
+    const bool whole = n % 64 == 0;
+    quantize_absmax(row.chunk(c), n, scale.inverse, whole ? codes + c : chunk_codes);
+    if (!whole) std::memcpy(codes + c, chunk_codes, n);
+  }
+}
+
+template <typename T>
+void rotate_quantize_typed(const RotateQuantizeParams& p, std::size_t begin, std::size_t end) {
+  const auto cols = static_cast<std::size_t>(p.cols), stride = static_cast<std::size_t>(p.code_stride);
+  for (std::size_t r = begin; r < end; ++r) {
+    const T* x = static_cast<const T*>(p.x.data) + r * static_cast<std::size_t>(p.x.stride);
+    RotatedRow<T> row(x, cols, static_cast<std::size_t>(p.block));
+    const Statistics statistics = measure(row, cols);
+    const float rms = cols ? std::sqrt(statistics.sum_of_squares / static_cast<float>(cols)) : 0;
+    const Scale rms4 = make_scale(kRms7 * rms, statistics.finite());
+    write_rms4(p, r, row, rms4);
+    if (p.int4_scales) p.int4_scales[r] = rms4.scale;
+    if (p.int4_codes) std::memset(p.int4_codes + r * stride + cols, 0, stride - cols);
+    if (p.absmax_codes) {
+      float absmax;
+      std::memcpy(&absmax, &statistics.max_bits, sizeof(absmax));
+      const Scale scale = make_scale(absmax / static_cast<float>(p.absmax_limit), statistics.finite());
+      write_absmax(cols, p.absmax_codes + r * stride, row, scale);
+      p.absmax_scales[r] = scale.scale;
+      std::memset(p.absmax_codes + r * stride + cols, 0, stride - cols);
+    }
+  }
+}
+
+}  // namespace
+
+void rotate_quantize_rows(const RotateQuantizeParams& p, std::int64_t begin, std::int64_t end) {
+  const auto first = static_cast<std::size_t>(begin), last = static_cast<std::size_t>(end);
+  if (p.x.type == FloatType::kF32) {
+    rotate_quantize_typed<float>(p, first, last);
+  } else {
+    rotate_quantize_typed<std::uint16_t>(p, first, last);
+  }
+}
+
+}  // namespace tessera::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#include "tessera/kernels/dispatch.h"
+
+namespace tessera::kernels {
+
+HWY_EXPORT(rotate_quantize_rows);
+
+void rotate_quantize(const RotateQuantizeParams& params, IsaSet isa) {
+  const auto run = simd_entry(HWY_DISPATCH_TABLE(rotate_quantize_rows), isa, &rotate_quantize_reference);
+  const std::int64_t grain = 1 + 16384 / (params.cols + 1);
+  parallel_for(0, params.rows, grain, [&](std::int64_t begin, std::int64_t end) { run(params, begin, end); });
+}
+
+}  // namespace tessera::kernels
+#endif

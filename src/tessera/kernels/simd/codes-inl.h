@@ -1,0 +1,83 @@
+// Codes: 32-bit integers to bytes, bytes to packed INT4 and back, masks to bits.
+#include <hwy/highway.h>
+
+#include <cstdint>
+#include <cstring>
+
+#include "tessera/kernels/simd/float_rows-inl.h"
+
+#if defined(TESSERA_KERNELS_SIMD_CODES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TESSERA_KERNELS_SIMD_CODES_INL_H_
+#undef TESSERA_KERNELS_SIMD_CODES_INL_H_
+#else
+#define TESSERA_KERNELS_SIMD_CODES_INL_H_
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::kernels::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// Store 64 integers as bytes, clamped to +-limit (limit <= 127).
+HWY_INLINE void store_codes64(const I32 (&v)[64 / kLanes], int limit, std::int8_t* HWY_RESTRICT to) {
+  const hn::Rebind<std::int8_t, F32Tag> d8;
+  const I32 high = hn::Set(I32Tag(), limit), low = hn::Set(I32Tag(), -limit);
+  HWY_UNROLL(16)
+  for (std::size_t j = 0; j < 64 / kLanes; ++j)
+    hn::StoreU(hn::DemoteTo(d8, hn::Min(hn::Max(v[j], low), high)), d8, to + j * kLanes);
+}
+
+/// Store the bits of a mask, as vector `j` of a run of vectors whose bits start at `to`.
+HWY_INLINE void store_bits(hn::Mask<F32Tag> mask, std::size_t j, std::uint8_t* to) {
+  std::uint8_t bits[8] = {};
+  hn::StoreMaskBits(F32Tag(), mask, bits);
+  if constexpr (kLanes == 4) {
+    to[j / 2] = static_cast<std::uint8_t>(j % 2 ? to[j / 2] | (bits[0] << 4) : bits[0]);
+  } else {
+    std::memcpy(to + j * (kLanes / 8), bits, kLanes / 8);
+  }
+}
+
+/// Pack `n` codes in -7..7, low nibble first; reads whole vectors of 16 codes, and an odd `n` ends in a zero nibble.
+HWY_INLINE void pack_int4(std::int8_t* HWY_RESTRICT codes, std::size_t n, std::uint8_t* HWY_RESTRICT to) {
+  const hn::CappedTag<std::uint16_t, 32> d16;
+  const hn::Rebind<std::uint8_t, decltype(d16)> d8;
+  constexpr std::size_t kBytes = hn::MaxLanes(d16);
+  if (n % 2) codes[n] = 0;
+  const std::size_t bytes = (n + 1) / 2;
+  std::size_t i = 0;
+  for (; i + kBytes <= bytes; i += kBytes) {
+    const auto pair = hn::LoadU(d16, reinterpret_cast<const std::uint16_t*>(codes + 2 * i));
+    const auto low = hn::And(pair, hn::Set(d16, 0x0fu));
+    const auto high = hn::And(hn::ShiftRight<4>(pair), hn::Set(d16, 0xf0u));
+    const hn::RebindToSigned<decltype(d16)> di16;
+    hn::StoreU(hn::DemoteTo(d8, hn::BitCast(di16, hn::Or(low, high))), d8, to + i);
+  }
+  for (; i < bytes; ++i)
+    to[i] = static_cast<std::uint8_t>((codes[2 * i] & 0x0f) | ((codes[2 * i + 1] & 0x0f) << 4));
+}
+
+/// Unpack `bytes` bytes of INT4 codes to two codes per byte; writes whole vectors, so `to` needs room for a multiple
+/// of 32 codes; `from` is read up to `bytes` only.
+HWY_INLINE void unpack_int4(const std::uint8_t* HWY_RESTRICT from, std::size_t bytes, std::int8_t* HWY_RESTRICT to) {
+  const hn::FixedTag<std::uint8_t, 16> d;
+  const auto unpack = [&](auto packed, std::int8_t* out) HWY_ATTR {
+    const auto eight = hn::Set(d, std::uint8_t{8});
+    const auto low = hn::And(packed, hn::Set(d, std::uint8_t{15})), high = hn::ShiftRight<4>(packed);
+    const auto low_code = hn::Sub(hn::Xor(low, eight), eight), high_code = hn::Sub(hn::Xor(high, eight), eight);
+    auto* bytes_out = reinterpret_cast<std::uint8_t*>(out);
+    hn::StoreU(hn::InterleaveLower(d, low_code, high_code), d, bytes_out);
+    hn::StoreU(hn::InterleaveUpper(d, low_code, high_code), d, bytes_out + 16);
+  };
+  std::size_t i = 0;
+  for (; i + 16 <= bytes; i += 16) unpack(hn::LoadU(d, from + i), to + 2 * i);
+  if (i < bytes) {
+    std::uint8_t tail[16];
+    copy_padded(from + i, bytes - i, tail, 16);
+    unpack(hn::LoadU(d, tail), to + 2 * i);
+  }
+}
+
+}  // namespace tessera::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard
