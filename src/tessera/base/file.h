@@ -30,7 +30,7 @@ class MappedFile {
 /// What to do when the file is already there.
 enum class ExistingFile { kReplace, kRefuse };
 
-/// A file under construction: `<name>.tmp-<pid>` beside `path` until commit() gives it its name. The destructor of
+/// A file under construction: `.<name>.tmp-<pid>-<n>` beside `path` until commit() gives it its name. The destructor of
 /// an uncommitted file removes it.
 class AtomicFile {
  public:
@@ -47,14 +47,20 @@ class AtomicFile {
   void write_at(std::uint64_t offset, std::span<const std::byte> bytes);
   /// Bytes appended so far.
   std::uint64_t size() const { return size_; }
-  /// fsync, rename, fsync of the directory.
+  /// Put the content on the disk, still aside; after it nothing can be written. Where several files belong
+  /// together, seal all before committing the first: what a full disk can fail comes before any file has its name.
+  void seal();
+  /// seal(), rename, fsync of the directory.
   void commit();
 
  private:
+  [[noreturn]] void fail_with_errno(const char* action) const;
+
   std::filesystem::path path_, aside_;
   ExistingFile existing_;
   int descriptor_ = -1;
   std::uint64_t size_ = 0;
+  bool committed_ = false;
 };
 
 /// Read a whole file as text.
@@ -64,13 +70,10 @@ std::string read_file(const std::filesystem::path& path);
 void write_file(const std::filesystem::path& path, std::string_view text,
                 ExistingFile existing = ExistingFile::kReplace);
 
+/// True when something, be it a dangling link, has this name; throws Error when that cannot be told.
+bool path_exists(const std::filesystem::path& path);
+
 /// Flush a directory's entries to the disk.
 void sync_directory(const std::filesystem::path& path);
-
-/// XXH3-64 of a byte range.
-std::uint64_t xxh3(std::span<const std::byte> bytes);
-
-/// A checksum as 16 lower-case hexadecimal digits.
-std::string checksum_text(std::uint64_t checksum);
 
 }  // namespace tessera

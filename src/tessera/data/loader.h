@@ -72,7 +72,7 @@ class Loader {
 
  private:
   std::vector<std::unique_ptr<TokenFile>> files_;
-  std::vector<PhiloxKey> keys_;
+  std::vector<PhiloxKey> order_keys_, offset_keys_;  // by source
   LoaderOptions options_;
   Mixture mixture_;
   std::int64_t position_ = 0;

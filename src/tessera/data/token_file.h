@@ -87,7 +87,10 @@ class TokenFileWriter {
   std::int64_t tokens() const;
   /// As the header will count them.
   std::int64_t documents() const;
-  /// Write the header, flush, rename. At least one token is required.
+  /// Write the header and flush, still aside (see AtomicFile::seal); nothing can be appended after it. Throws Error
+  /// when there is no token.
+  void seal();
+  /// seal(), then give the file its name.
   void commit();
 
  private:

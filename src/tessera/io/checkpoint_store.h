@@ -1,9 +1,12 @@
 #pragma once
 // A run's checkpoints: root/step-N/, each complete or absent. Files are written and flushed in root/.tmp-step-N-PID,
-// manifest.json last, then the folder is renamed and root flushed. manifest.json:
+// manifest.json last, then the folder is renamed and root flushed. A writer holds a lock (flock) on its folder, so
+// that folders left by killed processes are told from live ones, whatever the process ids. manifest.json:
 //
-//   {"format": "tessera-checkpoint", "version": 1, "step": N,
-//    "files": {"model.safetensors": {"bytes": 123, "xxh3": "0123456789abcdef"}, ...}, "user": {...}}
+//   {"checksum": "0123456789abcdef", "files": {"model.safetensors": {"bytes": 123, "xxh3": "..."}, ...},
+//    "format": "tessera-checkpoint", "step": N, "user": {...}, "version": 1}
+//
+// keys sorted, indented by 2, one line break at the end; checksum is XXH3-64 of the same text with the checksum "".
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -30,6 +33,8 @@ class CheckpointWriter {
   /// `filename` is a plain file name, not yet used in this checkpoint and not manifest.json.
   void add_safetensors(const std::string& filename, std::span<const TensorView> tensors,
                        const Metadata& metadata = {});
+  void add_text(const std::string& filename, std::string_view text);
+  /// Throws Error for numbers that are not finite, which JSON does not have.
   void add_json(const std::string& filename, const nlohmann::json& json);
   /// Write the manifest with `user`, give the checkpoint its name, remove those beyond `keep`. An existing
   /// checkpoint of this step is replaced.
@@ -43,6 +48,7 @@ class CheckpointWriter {
   CheckpointStore* store_;
   std::int64_t step_;
   std::filesystem::path aside_;  // empty: committed or moved from
+  int lock_ = -1;                // the folder's descriptor
   std::map<std::string, FileFacts> files_;
 };
 
@@ -56,6 +62,7 @@ class CheckpointReader {
   bool contains(const std::string& filename) const { return files_.contains(filename); }
   /// Throws Error when the checkpoint has no such file.
   SafetensorsFile safetensors(const std::string& filename) const;
+  std::string text(const std::string& filename) const;
   nlohmann::json json(const std::string& filename) const;
 
  private:
@@ -68,7 +75,8 @@ class CheckpointReader {
   std::map<std::string, FileFacts> files_;
 };
 
-/// Open a checkpoint folder; throws Error that names the damaged, missing or surplus file. Reads every byte.
+/// Open a checkpoint folder; throws Error that names the damaged or missing file. Reads every byte. Files that the
+/// manifest does not list are no part of the checkpoint.
 CheckpointReader open_checkpoint(const std::filesystem::path& path);
 
 class CheckpointStore {
@@ -94,7 +102,9 @@ class CheckpointStore {
  private:
   friend class CheckpointWriter;
   void remove_stale() const;
-  void prune(std::int64_t newest) const;
+  void put_in_place(const std::filesystem::path& aside, std::int64_t step) const;
+  void remove(std::int64_t step) const;
+  void prune(std::int64_t committed) const;
 
   std::filesystem::path root_;
   int keep_;
