@@ -1,0 +1,284 @@
+#include "tessera/kernels/igemm/blocking.h"
+
+#include <xmmintrin.h>
+
+#include <algorithm>
+#include <array>
+
+#include "tessera/base/aligned_buffer.h"
+#include "tessera/base/math.h"
+#include "tessera/base/parallel.h"
+#include "tessera/kernels/igemm/kernel_cache.h"
+
+namespace tessera::kernels {
+namespace {
+
+using jit::BlockArgs;
+using jit::BlockFn;
+using jit::FinishArgs;
+using jit::kBlockColumns;
+
+constexpr std::int64_t kDeepColumns = 256;             // columns of a task whose depth is cut: its sums stay in L2
+constexpr std::int64_t kMaxRows = 1024;                // rows of a task
+constexpr std::int64_t kLeftBytes = 512 * 1024;        // of the left operand's block: half of the smallest L2
+constexpr std::int64_t kStreamBytes = 8 * 1024 * 1024; // outputs from here on bypass the caches
+
+/// What a micro-kernel wants from its surroundings.
+struct Tuning {
+  IsaLevel isa;
+  int rows;             ///< of a full block
+  std::int64_t depth;   ///< most codes of depth before it is cut
+};
+
+struct Plan {
+  std::int64_t m_block, n_block, depth;  // depth: multiple of 64; n_block: of 32
+  std::int64_t m_tasks, n_tasks;
+};
+
+constexpr std::array<float, kBlockColumns> filled(float value) {
+  std::array<float, kBlockColumns> values{};
+  values.fill(value);
+  return values;
+}
+alignas(64) constexpr std::array<float, kBlockColumns> kOnes = filled(1.0f);
+alignas(64) constexpr std::array<float, kBlockColumns> kNoBias = filled(-0.0f);
+
+Plan make_plan(const IgemmParams& p, const Tuning& tuning) {
+  const std::int64_t padded_k = igemm_padded_k(p.b.k), threads = num_threads();
+  Plan plan{};
+  const std::int64_t cuts = std::max<std::int64_t>(div_ceil(padded_k, tuning.depth), 1);
+  plan.depth = std::max(round_up(div_ceil(padded_k, cuts), kIgemmDepth), kIgemmDepth);
+  const std::int64_t fitting = std::clamp<std::int64_t>(kLeftBytes / plan.depth, tuning.rows, kMaxRows);
+  plan.m_tasks = div_ceil(p.m, fitting);
+  // Equal shares for the threads: by rows if there are enough, else by columns.
+  if (p.m >= 2 * threads * tuning.rows) plan.m_tasks = round_up(plan.m_tasks, threads);
+  plan.m_block = round_up(div_ceil(p.m, plan.m_tasks), std::int64_t{tuning.rows});
+  plan.m_tasks = div_ceil(p.m, plan.m_block);
+  const std::int64_t widest = cuts > 1 ? kDeepColumns : p.b.n;
+  plan.n_tasks = div_ceil(p.b.n, widest);
+  if (plan.m_tasks % threads != 0 && plan.m_tasks < 4 * threads) plan.n_tasks = round_up(plan.n_tasks, threads);
+  plan.n_block = round_up(div_ceil(p.b.n, plan.n_tasks), std::int64_t{kBlockColumns});
+  plan.n_tasks = div_ceil(p.b.n, plan.n_block);
+  return plan;
+}
+
+jit::OutKind out_kind(const IgemmParams& p) {
+  if (p.acc_out != nullptr) return jit::OutKind::kInt32;
+  if (p.out.type == FloatType::kBf16) return jit::OutKind::kBf16;
+  return p.accumulate ? jit::OutKind::kF32Add : jit::OutKind::kF32;
+}
+
+/// Kernels for one height of block: whole pairs of panels, and what is left at the right edge.
+struct Kernels {
+  BlockFn whole = nullptr, edge = nullptr;
+  int rows = 0;
+};
+
+/// One product: parameters, plan and everything derived from them before threads start.
+class BlockedProduct {
+ public:
+  BlockedProduct(const IgemmParams& params, const Tuning& tuning);
+  void run();
+
+ private:
+  class Strip;
+  Kernels kernels(int rows) const;
+  void run_task(std::int64_t task) const;
+  void run_strip(const Kernels& kernels, std::int64_t m_begin, std::int64_t m_end, std::int64_t n_begin,
+                 std::int64_t n_end) const;
+
+  const IgemmParams& p_;
+  Tuning tuning_;
+  Plan plan_;
+  std::int64_t padded_k_, panel_bytes_, element_bytes_;
+  std::uint8_t* out_;
+  bool stream_;
+  Kernels full_, rest_;
+  // Scales of the right edge, padded.
+  alignas(64) std::array<float, kBlockColumns> edge_scale_ = kOnes, edge_bias_ = kNoBias;
+};
+
+BlockedProduct::BlockedProduct(const IgemmParams& params, const Tuning& tuning)
+    : p_(params),
+      tuning_(tuning),
+      plan_(make_plan(params, tuning)),
+      padded_k_(igemm_padded_k(params.b.k)),
+      panel_bytes_(padded_k_ * kIgemmPanel),
+      element_bytes_(params.acc_out != nullptr ? 4 : bytes_of(params.out.type)),
+      out_(static_cast<std::uint8_t*>(params.acc_out != nullptr ? params.acc_out : params.out.data)) {
+  const std::int64_t row_bytes = p_.out.stride * element_bytes_;
+  stream_ = p_.acc_out == nullptr && !p_.accumulate && p_.m * p_.b.n * element_bytes_ >= kStreamBytes &&
+            reinterpret_cast<std::uintptr_t>(out_) % 64 == 0 && row_bytes % 64 == 0;
+  full_ = kernels(tuning_.rows);
+  if (p_.m % tuning_.rows != 0) rest_ = kernels(static_cast<int>(p_.m % tuning_.rows));
+  const std::int64_t edge = p_.b.n % kBlockColumns, first = p_.b.n - edge;
+  if (p_.col_scale != nullptr) std::copy_n(p_.col_scale + first, edge, edge_scale_.begin());
+  if (p_.bias != nullptr) std::copy_n(p_.bias + first, edge, edge_bias_.begin());
+}
+
+Kernels BlockedProduct::kernels(int rows) const {
+  jit::BlockKey key;
+  key.isa = tuning_.isa;
+  // Tile kernels take the number of rows from the tile configuration.
+  key.rows = static_cast<std::uint8_t>(tuning_.isa == IsaLevel::kAmx ? round_up(rows, 16) : rows);
+  key.out = out_kind(p_);
+  key.native_bf16 = key.out == jit::OutKind::kBf16 && has_native_bf16();
+  Kernels kernels;
+  kernels.rows = rows;
+  key.panels = 2;
+  key.stream = stream_;
+  if (p_.b.n >= kBlockColumns) kernels.whole = block_kernel(key);
+  if (const std::int64_t edge = p_.b.n % kBlockColumns; edge != 0) {
+    key.panels = edge > kIgemmPanel ? 2 : 1;
+    key.masked = edge != kIgemmPanel;
+    key.stream = false;
+    kernels.edge = block_kernel(key);
+  }
+  return kernels;
+}
+
+void BlockedProduct::run() {
+  if (tuning_.isa == IsaLevel::kAvx512Vnni) row_sum_kernel();  // generated before threads start
+  parallel_for(0, plan_.m_tasks * plan_.n_tasks, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t task = begin; task < end; ++task) run_task(task);
+    if (tuning_.isa == IsaLevel::kAmx) release_tiles();
+    if (stream_) _mm_sfence();
+  });
+}
+
+void BlockedProduct::run_task(std::int64_t task) const {
+  const std::int64_t m_begin = task / plan_.n_tasks * plan_.m_block, n_begin = task % plan_.n_tasks * plan_.n_block;
+  const std::int64_t m_end = std::min(m_begin + plan_.m_block, p_.m), n_end = std::min(n_begin + plan_.n_block, p_.b.n);
+  const std::int64_t m_full = m_begin + (m_end - m_begin) / tuning_.rows * tuning_.rows;
+  if (m_full > m_begin) run_strip(full_, m_begin, m_full, n_begin, n_end);
+  if (m_end > m_full) run_strip(rest_, m_full, m_end, n_begin, n_end);
+}
+
+/// Blocks of one height, in the order they are multiplied; remembers the block that waits for its finish.
+class BlockedProduct::Strip {
+ public:
+  Strip(const BlockedProduct& product, const Kernels& kernels, std::int64_t m_begin, std::int64_t m_end,
+        std::int64_t n_begin, std::int64_t n_end);
+  void run();
+
+ private:
+  void multiply(std::int64_t k, std::int64_t n, std::int64_t m);
+  FinishArgs finish_of(std::int64_t n, std::int64_t m, const std::int32_t* acc) const;
+  std::int32_t* sums_of(std::int64_t n, std::int64_t m);
+  void flush();
+
+  const BlockedProduct& c_;
+  const Kernels& kernels_;
+  std::int64_t m_begin_, m_end_, n_begin_, n_end_;
+  std::int32_t* deep_sums_ = nullptr;  // [column block][row block][rows][32], when depth is cut
+  BlockArgs args_{};
+  BlockFn pending_ = nullptr;  // the kernel that can finish args_.finish
+  int turn_ = 0;
+  alignas(64) std::int32_t sums_[2][32 * kBlockColumns];
+  std::int32_t row_init_[kMaxRows + 32];
+};
+
+BlockedProduct::Strip::Strip(const BlockedProduct& product, const Kernels& kernels, std::int64_t m_begin,
+                             std::int64_t m_end, std::int64_t n_begin, std::int64_t n_end)
+    : c_(product), kernels_(kernels), m_begin_(m_begin), m_end_(m_end), n_begin_(n_begin), n_end_(n_end) {
+  args_.a_stride = c_.p_.a_stride;
+  args_.panel_bytes = c_.panel_bytes_;
+  args_.finish.col_scale = kOnes.data();
+  args_.finish.bias = kNoBias.data();
+  if (c_.plan_.depth < c_.padded_k_) {
+    thread_local AlignedBuffer<std::int32_t> buffer;
+    const auto need = static_cast<std::size_t>(div_ceil(n_end - n_begin, std::int64_t{kBlockColumns}) *
+                                               div_ceil(m_end - m_begin, std::int64_t{kernels.rows}) * kernels.rows *
+                                               kBlockColumns);
+    if (buffer.size() < need) buffer = AlignedBuffer<std::int32_t>(need);
+    deep_sums_ = buffer.data();
+  }
+  if (c_.tuning_.isa == IsaLevel::kAmx) {
+    configure_tiles(kernels.rows);
+  } else {
+    const jit::RowSumArgs rows{c_.p_.a + m_begin * c_.p_.a_stride, c_.p_.a_stride, c_.padded_k_ / kIgemmDepth,
+                               m_end - m_begin, row_init_};
+    row_sum_kernel()(&rows);
+  }
+}
+
+void BlockedProduct::Strip::run() {
+  std::int64_t k = 0;
+  do {  // once for k = 0 as well
+    for (std::int64_t n = n_begin_; n < n_end_; n += kBlockColumns)
+      for (std::int64_t m = m_begin_; m < m_end_; m += kernels_.rows) multiply(k, n, m);
+    k += c_.plan_.depth;
+  } while (k < c_.padded_k_);
+  flush();
+}
+
+void BlockedProduct::Strip::multiply(std::int64_t k, std::int64_t n, std::int64_t m) {
+  const BlockFn kernel = n + kBlockColumns <= c_.p_.b.n ? kernels_.whole : kernels_.edge;
+  if (pending_ != nullptr && pending_ != kernel) flush();
+  args_.a = c_.p_.a + m * c_.p_.a_stride + k;
+  args_.b = c_.p_.b.panels + n / kIgemmPanel * c_.panel_bytes_ + k * kIgemmPanel;
+  args_.steps = std::min(c_.plan_.depth, c_.padded_k_ - k) / kIgemmDepth;
+  args_.acc = sums_of(n, m);
+  args_.row_init = row_init_ + (m - m_begin_);
+  args_.load_acc = k > 0;
+  kernel(&args_);
+  args_.finish.rows = 0;
+  pending_ = nullptr;
+  if (k + c_.plan_.depth >= c_.padded_k_) {
+    args_.finish = finish_of(n, m, args_.acc);
+    pending_ = kernel;
+  }
+}
+
+std::int32_t* BlockedProduct::Strip::sums_of(std::int64_t n, std::int64_t m) {
+  if (deep_sums_ == nullptr) return sums_[turn_ ^= 1];
+  const std::int64_t column_block = (n - n_begin_) / kBlockColumns, row_blocks = (m_end_ - m_begin_) / kernels_.rows;
+  return deep_sums_ + (column_block * row_blocks * kernels_.rows + (m - m_begin_)) * kBlockColumns;
+}
+
+FinishArgs BlockedProduct::Strip::finish_of(std::int64_t n, std::int64_t m, const std::int32_t* acc) const {
+  const IgemmParams& p = c_.p_;
+  const bool whole = n + kBlockColumns <= p.b.n;
+  FinishArgs finish;
+  finish.acc = acc;
+  finish.out = c_.out_ + (m * p.out.stride + n) * c_.element_bytes_;
+  finish.out_stride = p.out.stride * c_.element_bytes_;
+  finish.row_scale = p.row_scale != nullptr ? p.row_scale + m : kOnes.data();
+  finish.col_scale = !whole ? c_.edge_scale_.data() : p.col_scale != nullptr ? p.col_scale + n : kOnes.data();
+  finish.bias = !whole ? c_.edge_bias_.data() : p.bias != nullptr ? p.bias + n : kNoBias.data();
+  finish.rows = kernels_.rows;
+  finish.columns = whole ? ~std::uint64_t{0} : (std::uint64_t{1} << (p.b.n - n)) - 1;
+  return finish;
+}
+
+// Finish the block that waits, beside a product of depth 0.
+void BlockedProduct::Strip::flush() {
+  if (pending_ == nullptr) return;
+  args_.steps = 0;
+  args_.load_acc = 0;
+  args_.row_init = row_init_;
+  args_.acc = sums_[turn_ ^= 1];
+  pending_(&args_);
+  pending_ = nullptr;
+  args_.finish.rows = 0;
+}
+
+void BlockedProduct::run_strip(const Kernels& kernels, std::int64_t m_begin, std::int64_t m_end, std::int64_t n_begin,
+                               std::int64_t n_end) const {
+  Strip(*this, kernels, m_begin, m_end, n_begin, n_end).run();
+}
+
+void run_blocked(const IgemmParams& params, const Tuning& tuning) {
+  if (params.m == 0 || params.b.n == 0) return;
+  BlockedProduct(params, tuning).run();
+}
+
+}  // namespace
+
+void igemm_amx(const IgemmParams& params) { run_blocked(params, {.isa = IsaLevel::kAmx, .rows = 32, .depth = 4096}); }
+
+void igemm_avx512_vnni(const IgemmParams& params) {
+  run_blocked(params, {.isa = IsaLevel::kAvx512Vnni, .rows = 12, .depth = 8192});
+}
+
+}  // namespace tessera::kernels

@@ -1,0 +1,59 @@
+#include "tessera/kernels/igemm/kernel_cache.h"
+
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "tessera/base/check.h"
+#include "tessera/kernels/igemm/jit/amx.h"
+#include "tessera/kernels/igemm/jit/avx512_vnni.h"
+
+namespace tessera::kernels {
+namespace {
+
+std::unique_ptr<jit::Generator> generate(const jit::BlockKey& key) try {
+  if (key.isa == IsaLevel::kAmx) return std::make_unique<jit::AmxKernel>(key);
+  return std::make_unique<jit::Avx512VnniKernel>(key);
+} catch (const Xbyak::Error& error) {
+  fail("kernel {} cannot be generated: {}", jit::block_name(key), error.what());
+}
+
+using TileConfigureFn = void (*)(const jit::TileConfig*);
+
+TileConfigureFn tile_configure() {
+  static const jit::TileConfigure kernel;
+  return kernel.getCode<TileConfigureFn>();
+}
+
+}  // namespace
+
+jit::BlockFn block_kernel(const jit::BlockKey& key) {
+  static std::mutex mutex;
+  static std::map<jit::BlockKey, std::unique_ptr<jit::Generator>> kernels;
+  const std::lock_guard lock(mutex);
+  auto& kernel = kernels[key];
+  if (!kernel) kernel = generate(key);
+  return kernel->getCode<jit::BlockFn>();
+}
+
+jit::RowSumFn row_sum_kernel() {
+  static const jit::RowSumKernel kernel;
+  return kernel.getCode<jit::RowSumFn>();
+}
+
+void configure_tiles(int rows) {
+  const jit::TileConfig config = jit::tile_config(rows);
+  tile_configure()(&config);
+}
+
+void release_tiles() { tile_configure()(nullptr); }
+
+bool has_native_bf16() {
+  static const bool has = [] {
+    __builtin_cpu_init();
+    return __builtin_cpu_supports("avx512bf16") != 0;
+  }();
+  return has;
+}
+
+}  // namespace tessera::kernels
