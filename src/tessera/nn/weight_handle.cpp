@@ -16,7 +16,7 @@ void MasterWeight::refresh(const at::Tensor& weight) {
   ++version_;
   int4_.reset();
   int8_.reset();
-  bf16_ = {};
+  bf16_.reset();
 }
 
 const quant::Int4Weight& MasterWeight::int4(std::int32_t block) {

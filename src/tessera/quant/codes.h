@@ -54,11 +54,11 @@ RotatedRows rotate_rows(const at::Tensor& x, const RotateRequest& request);
 struct FoldRequest {
   std::int32_t limit = 98;
   Rounding rounding = Rounding::kStochastic;
-  PhiloxKey key;
-  NoisePosition noise;
+  PhiloxKey key{};
+  NoisePosition noise{};
   std::int64_t row_offset = 0;
   bool rows = false, columns = false, sum = false;
-  at::Tensor row_fold, column_fold;  ///< [cols], [rows] f32 or undefined
+  at::Tensor row_fold{}, column_fold{};  ///< [cols], [rows] f32 or undefined
 };
 struct FoldedCodes {
   RowCodes rows;     ///< of y [rows, cols]

@@ -43,7 +43,7 @@ TensorList GptEmbedding::forward(const TensorList& inputs, const UnitContext& co
   const std::int64_t first = context.cache ? context.cache->length() : 0, tokens = ids.size(1);
   TORCH_CHECK_VALUE(first + tokens <= position_.size(0), "sequence has ", first + tokens, " tokens, the model's context is ",
                     position_.size(0));
-  const Tensor x = embedding(ids, token_) + position_.narrow(0, first, tokens);
+  const Tensor x = nn::embedding(ids, token_) + position_.narrow(0, first, tokens);
   return {maybe_dropout(x, dropout_, "embedding", context)};
 }
 
