@@ -19,4 +19,7 @@ struct DequantizeParams {
 /// Dequantize all rows, in parallel over rows.
 void dequantize(const DequantizeParams& params, IsaSet isa = enabled_isa());
 
+/// The same for rows begin..end-1 in plain C++: what every target must equal bit for bit.
+void dequantize_reference(const DequantizeParams& params, std::int64_t begin, std::int64_t end);
+
 }  // namespace tessera::kernels

@@ -37,6 +37,17 @@ HWY_INLINE void store_bits(hn::Mask<F32Tag> mask, std::size_t j, std::uint8_t* t
   }
 }
 
+/// Mask of the kLanes elements from element `i` (a multiple of kLanes) of a row of bits.
+HWY_INLINE hn::Mask<F32Tag> load_bits(const std::uint8_t* from, std::size_t i) {
+  std::uint8_t bits[8] = {};
+  if constexpr (kLanes == 4) {
+    bits[0] = static_cast<std::uint8_t>((from[i / 8] >> (i % 8)) & 15);
+  } else {
+    std::memcpy(bits, from + i / 8, kLanes / 8);
+  }
+  return hn::LoadMaskBits(F32Tag(), bits);
+}
+
 /// Pack `n` codes in -7..7, low nibble first; reads whole vectors of 16 codes, and an odd `n` ends in a zero nibble.
 HWY_INLINE void pack_int4(std::int8_t* HWY_RESTRICT codes, std::size_t n, std::uint8_t* HWY_RESTRICT to) {
   const hn::CappedTag<std::uint16_t, 32> d16;

@@ -67,8 +67,7 @@ HWY_INLINE void hadamard_tiles(const Load& load, std::size_t n, F32 factor, floa
 }
 
 /// Write the transform of `n` elements to `t` (aligned to a vector). `n` is a multiple of `block`, or with block 1 of
-/// kGroup (pad with zeros). Scaling before the last stages or after them is the same when it is a power of two only,
-/// so blocks larger than a tile of 8 vectors are scaled in their last stage.
+/// kGroup (pad with zeros). Blocks larger than a tile of 8 vectors finish, and are scaled, in memory.
 template <typename Load>
 HWY_INLINE void hadamard_chunk(const Load& load, std::size_t n, std::size_t block, float* HWY_RESTRICT t) {
   constexpr std::size_t kTile = 8 * kLanes;

@@ -22,4 +22,7 @@ struct UnrotateParams {
 /// Unrotate all rows, in parallel over rows.
 void unrotate(const UnrotateParams& params, IsaSet isa = enabled_isa());
 
+/// The same for rows begin..end-1 in plain C++: what every target must equal bit for bit.
+void unrotate_reference(const UnrotateParams& params, std::int64_t begin, std::int64_t end);
+
 }  // namespace tessera::kernels
