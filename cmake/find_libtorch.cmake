@@ -31,6 +31,8 @@ if(NOT TARGET torch::cpu)
   set_target_properties(torch::c10 PROPERTIES IMPORTED_LOCATION ${TESSERA_TORCH_DIR}/lib/libc10.so)
   target_include_directories(torch::c10 SYSTEM INTERFACE
     ${TESSERA_TORCH_DIR}/include ${TESSERA_TORCH_DIR}/include/torch/csrc/api/include)
+  # The wheel's include folder holds its own, newer fmt, whose compiled part no library offers.
+  target_compile_definitions(torch::c10 INTERFACE FMT_HEADER_ONLY)
   add_library(torch::cpu SHARED IMPORTED GLOBAL)
   set_target_properties(torch::cpu PROPERTIES IMPORTED_LOCATION ${TESSERA_TORCH_DIR}/lib/libtorch_cpu.so)
   target_link_libraries(torch::cpu INTERFACE torch::c10 ${_gomp})
