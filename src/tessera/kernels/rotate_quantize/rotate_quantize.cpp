@@ -100,32 +100,33 @@ HWY_INLINE Scale make_scale(float s, bool finite) {
   return {s, inverse};
 }
 
-// Quantize `n` columns at `t`, in steps of 64, into whole steps of `codes` and, if wanted, trust bits.
+// Quantize `n` columns at `t`, in whole steps of kCodes, into `codes` and, if wanted, trust bits.
 HWY_INLINE void quantize_rms4(const float* HWY_RESTRICT t, std::size_t n, float inverse, std::int8_t* codes,
                               std::uint8_t* bits) {
   const F32Tag d;
-  const F32 scale = hn::Set(d, inverse), edge = hn::Set(d, 7.5f);
-  for (std::size_t i = 0; i < n; i += 64) {
-    I32 rounded[64 / kLanes];
-    HWY_UNROLL(16)
-    for (std::size_t j = 0; j < 64 / kLanes; ++j) {
+  const F32 scale = hn::Set(d, inverse), edge = hn::Set(d, 7.5f), magic = hn::Set(d, kMagic);
+  for (std::size_t i = 0; i < n; i += kCodes) {
+    U32 rounded[4];
+    HWY_UNROLL(4)
+    for (std::size_t j = 0; j < 4; ++j) {
+      // |v| <= sqrt(cols) / kRms7, which is far below 2^15 for any row that fits memory.
       const F32 v = hn::Mul(hn::Load(d, t + i + j * kLanes), scale);
-      rounded[j] = hn::NearestInt(v);
+      rounded[j] = hn::BitCast(U32Tag(), hn::Add(v, magic));
       if (bits) store_bits(hn::Le(hn::Abs(v), edge), j, bits + i / 8);
     }
-    store_codes64(rounded, 7, codes + i);
+    store_codes(rounded, 7, codes + i);
   }
 }
 
 HWY_INLINE void quantize_absmax(const float* HWY_RESTRICT t, std::size_t n, float inverse, std::int8_t* codes) {
   const F32Tag d;
-  const F32 scale = hn::Set(d, inverse);
-  for (std::size_t i = 0; i < n; i += 64) {
-    I32 rounded[64 / kLanes];
-    HWY_UNROLL(16)
-    for (std::size_t j = 0; j < 64 / kLanes; ++j)
-      rounded[j] = hn::NearestInt(hn::Mul(hn::Load(d, t + i + j * kLanes), scale));
-    store_codes64(rounded, 127, codes + i);
+  const F32 scale = hn::Set(d, inverse), magic = hn::Set(d, kMagic);
+  for (std::size_t i = 0; i < n; i += kCodes) {
+    U32 rounded[4];
+    HWY_UNROLL(4)
+    for (std::size_t j = 0; j < 4; ++j)
+      rounded[j] = hn::BitCast(U32Tag(), hn::Add(hn::Mul(hn::Load(d, t + i + j * kLanes), scale), magic));
+    store_codes(rounded, 127, codes + i);
   }
 }
 

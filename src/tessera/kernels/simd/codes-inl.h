@@ -17,13 +17,43 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// Store 64 integers as bytes, clamped to +-limit (limit <= 127).
-HWY_INLINE void store_codes64(const I32 (&v)[64 / kLanes], int limit, std::int8_t* HWY_RESTRICT to) {
-  const hn::Rebind<std::int8_t, F32Tag> d8;
-  const I32 high = hn::Set(I32Tag(), limit), low = hn::Set(I32Tag(), -limit);
-  HWY_UNROLL(16)
-  for (std::size_t j = 0; j < 64 / kLanes; ++j)
-    hn::StoreU(hn::DemoteTo(d8, hn::Min(hn::Max(v[j], low), high)), d8, to + j * kLanes);
+inline constexpr std::size_t kCodes = 4 * kLanes;  ///< codes that pack_codes makes: a vector of bytes
+
+/// v + kMagic, for |v| < 2^22, is v rounded to the nearest integer, ties to even, as the low bits of a float.
+inline constexpr float kMagic = 12582912.0f;  // 1.5 * 2^23
+
+/// The low 16 bits of `m` (integers, or sums with kMagic) as signed codes, clamped to +-limit, in element order: lanes
+/// of m[0] first.
+HWY_INLINE hn::Vec<hn::Repartition<std::int8_t, F32Tag>> pack_codes(const U32 (&m)[4], int limit) {
+  const hn::Repartition<std::int16_t, F32Tag> d16;
+  const hn::Repartition<std::uint8_t, F32Tag> d8;
+  const auto high = hn::Set(d16, static_cast<std::int16_t>(limit));
+  const auto low = hn::Set(d16, static_cast<std::int16_t>(-limit));
+  const auto join = [&](U32 even, U32 odd) HWY_ATTR {  // 16-bit lanes: even[0], odd[0], even[1], ...
+    const auto both = hn::OddEven(hn::BitCast(d16, hn::ShiftLeft<16>(odd)), hn::BitCast(d16, even));
+    return hn::Min(hn::Max(both, low), high);
+  };
+  const auto first = hn::BitCast(U32Tag(), join(m[0], m[2])), second = hn::BitCast(U32Tag(), join(m[1], m[3]));
+  // Bytes of 32-bit lane k: the codes k of m[0], m[1], m[2], m[3]. First collect equal vectors in 128-bit blocks ...
+  const U32 even_bytes = hn::And(first, hn::Set(U32Tag(), 0x00ff00ffu));
+  const U32 odd_bytes = hn::BitCast(U32Tag(), hn::ShiftLeft<8>(hn::BitCast(d16, second)));
+  alignas(16) static constexpr std::uint8_t kTranspose4x4[16] = {0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15};
+  const auto bytes = hn::TableLookupBytes(hn::BitCast(d8, hn::Or(even_bytes, odd_bytes)),
+                                          hn::LoadDup128(d8, kTranspose4x4));
+  const hn::Repartition<std::int8_t, F32Tag> codes;
+  if constexpr (kLanes == 4) {
+    return hn::BitCast(codes, bytes);
+  } else {  // ... then across blocks.
+    alignas(64) static constexpr std::int32_t kBlocks4[16] = {0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15};
+    alignas(64) static constexpr std::int32_t kBlocks2[8] = {0, 4, 1, 5, 2, 6, 3, 7};
+    const auto order = hn::SetTableIndices(U32Tag(), kLanes == 16 ? kBlocks4 : kBlocks2);
+    return hn::BitCast(codes, hn::TableLookupLanes(hn::BitCast(U32Tag(), bytes), order));
+  }
+}
+
+/// Store kCodes codes; any alignment.
+HWY_INLINE void store_codes(const U32 (&m)[4], int limit, std::int8_t* to) {
+  hn::StoreU(pack_codes(m, limit), hn::Repartition<std::int8_t, F32Tag>(), to);
 }
 
 /// Store the bits of a mask, as vector `j` of a run of vectors whose bits start at `to`.
