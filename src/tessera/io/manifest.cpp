@@ -58,6 +58,8 @@ json parse_json(std::string_view text, std::string_view name) {
     return json::parse(text, check_depth);
   } catch (const json::parse_error& error) {
     fail("{} is damaged: it is no JSON from byte {} on", name, error.byte);
+  } catch (const json::out_of_range&) {
+    fail("{} is damaged: it holds a number beyond the range of a double", name);
   }
 }
 
