@@ -38,7 +38,7 @@ setup:  ## install what is missing: system packages, .venv with LibTorch
 
 configure: setup
 	@if [ ! -f $(BUILD)/build.ninja ] || [ CMakePresets.json -nt $(BUILD)/build.ninja ] \
-	    || [ -n "$(CMAKE_FLAGS)" ]; then \
+	    || [ .venv/tessera-setup -nt $(BUILD)/build.ninja ] || [ -n "$(CMAKE_FLAGS)" ]; then \
 	  echo "== Configuring the preset $(PRESET)"; cmake --preset $(PRESET) $(CMAKE_FLAGS); fi
 
 bench: configure  ## measure our matrix products beside the libraries'

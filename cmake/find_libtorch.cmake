@@ -1,7 +1,7 @@
 # LibTorch from a Python wheel, as two imported targets of our own, torch::cpu and torch::c10: torch's CMake package
 # demands a CUDA toolkit when pip brought a CUDA build, though libtorch_cpu and libc10 serve as they are.
 # Input: TESSERA_TORCH_DIR, the folder with include/ and lib/; by default the wheel in .venv.
-if(NOT TESSERA_TORCH_DIR)
+if(NOT TESSERA_TORCH_DIR OR (TESSERA_TORCH_DIR MATCHES "/\\.venv/" AND NOT EXISTS ${TESSERA_TORCH_DIR}))
   file(GLOB _candidates ${CMAKE_CURRENT_LIST_DIR}/../.venv/lib/python3*/site-packages/torch)
   list(LENGTH _candidates _count)
   if(NOT _count EQUAL 1)

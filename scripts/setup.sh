@@ -50,9 +50,10 @@ system_packages() {  # FILE...
       missing+=("$name")
     fi
   done < <(listed_packages "$@")
-  if ! command -v "$python" >/dev/null; then
+  if [ "$python" = python3 ] && ! command -v python3 >/dev/null; then
     missing+=(python3 python3-venv)
-  elif [ -z "${TESSERA_TORCH_DIR:-}" ] && [ ! -x .venv/bin/python ] && python_lacks_venv; then
+  elif [ -z "${TESSERA_TORCH_DIR:-}" ] && [ ! -x .venv/bin/python ] && command -v "$python" >/dev/null \
+    && python_lacks_venv; then
     if [ "$("$python" -c 'import sys; print(sys.prefix)')" != /usr ]; then
       fail "$(command -v "$python") cannot make a virtual environment: it lacks the module ensurepip." \
         "Choose another Python with PYTHON=/path/to/python3."
@@ -96,6 +97,7 @@ no_root() {  # NAME...
 
 torch_wheel() {
   local stamp=.venv/tessera-setup want log
+  command -v "$python" >/dev/null || fail "There is no Python at $python; set PYTHON=/path/to/python3."
   want=$(sha256sum requirements.txt | cut -d' ' -f1)
   if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$want" ] && .venv/bin/python -c '' 2>/dev/null; then
     return
