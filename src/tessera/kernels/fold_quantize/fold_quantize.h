@@ -11,7 +11,8 @@
 // a 16-bit half of word (c % 4) of philox(key, {step, micro_batch, row_offset + n, c / 4}): the low half rounds the
 // rows, the high half the columns. inverse = 1 / s by IEEE division, v = g * inverse, then clamped to +-limit.
 // column_sum adds rows in blocks of 64 (within a block in increasing n, then the blocks in increasing order).
-// A group of zeros has scale 0 and codes 0. A group with NaN or Inf has scale NaN and codes 0.
+// A group of zeros, or so small that 1 / s is not finite, has scale 0 and codes 0. A group with a g that is NaN or Inf
+// has scale NaN and codes 0.
 #include <cstdint>
 
 #include "tessera/base/isa.h"
@@ -49,5 +50,8 @@ std::int64_t fold_quantize_workspace(const FoldQuantizeParams& params);
 
 /// Quantize, in parallel.
 void fold_quantize(const FoldQuantizeParams& params, void* workspace, IsaSet isa = enabled_isa());
+
+/// The same in plain C++, one element after the other: what every target must equal bit for bit.
+void fold_quantize_reference(const FoldQuantizeParams& params);
 
 }  // namespace tessera::kernels
