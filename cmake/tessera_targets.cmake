@@ -15,12 +15,15 @@ target_compile_options(tessera_options INTERFACE
   -fPIC
   # The same bits on every CPU: no fused multiply-add but where it is written.
   -ffp-contract=off)
+set(TESSERA_TEST_ENVIRONMENT "")
 if(TESSERA_SANITIZE)
-  target_compile_options(tessera_options INTERFACE -fsanitize=${TESSERA_SANITIZE} -fno-omit-frame-pointer
-                         -fno-sanitize-recover=all)
+  # Not vptr: LibTorch hides type information that it would compare.
+  target_compile_options(tessera_options INTERFACE -fsanitize=${TESSERA_SANITIZE} -fno-sanitize=vptr
+                         -fno-omit-frame-pointer -fno-sanitize-recover=all)
   target_link_options(tessera_options INTERFACE -fsanitize=${TESSERA_SANITIZE})
+  set(TESSERA_TEST_ENVIRONMENT UBSAN_OPTIONS=print_stacktrace=1
+      TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/tsan.supp)
 endif()
-
 if(TESSERA_BUILD_FUZZERS)
   if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
     message(FATAL_ERROR "TESSERA_BUILD_FUZZERS needs clang, not ${CMAKE_CXX_COMPILER_ID}; see the preset fuzz.")
@@ -113,7 +116,7 @@ function(tessera_add_test name)
   tessera_add_executable(${name} ${torch} SOURCES ${ARG_SOURCES}
                          DEPENDS ${ARG_DEPENDS} GTest::gtest_main GTest::gmock)
   add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}")
+  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" ENVIRONMENT "${TESSERA_TEST_ENVIRONMENT}")
   if(ARG_TIMEOUT)
     set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT})
   endif()
