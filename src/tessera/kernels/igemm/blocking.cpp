@@ -18,16 +18,17 @@ using jit::BlockFn;
 using jit::FinishArgs;
 using jit::kBlockColumns;
 
-constexpr std::int64_t kDeepColumns = 256;             // columns of a task whose depth is cut: its sums stay in L2
-constexpr std::int64_t kMaxRows = 1024;                // rows of a task
-constexpr std::int64_t kLeftBytes = 512 * 1024;        // of the left operand's block: half of the smallest L2
-constexpr std::int64_t kStreamBytes = 8 * 1024 * 1024; // outputs from here on bypass the caches
+constexpr std::int64_t kDeepColumns = 256;              // columns of a task whose depth is cut: its sums stay in L2
+constexpr std::int64_t kMaxRows = 1024;                 // rows of a task
+constexpr std::int64_t kFlipBlocks = 4;                 // a panel pair is flipped once if it serves so many blocks
+constexpr std::int64_t kStreamBytes = 2 * 1024 * 1024;  // outputs from here on bypass the caches
 
 /// What a micro-kernel wants from its surroundings.
 struct Tuning {
   IsaLevel isa;
-  int rows;             ///< of a full block
-  std::int64_t depth;   ///< most codes of depth before it is cut
+  int rows;                 ///< of a full block
+  std::int64_t depth;       ///< most codes of depth before it is cut
+  std::int64_t left_bytes;  ///< of the left operand's block: half of L2
 };
 
 struct Plan {
@@ -43,12 +44,20 @@ constexpr std::array<float, kBlockColumns> filled(float value) {
 alignas(64) constexpr std::array<float, kBlockColumns> kOnes = filled(1.0f);
 alignas(64) constexpr std::array<float, kBlockColumns> kNoBias = filled(-0.0f);
 
+// Scratch of a thread grows to the largest need and stays.
+template <typename T>
+T* at_least(AlignedBuffer<T>& buffer, std::int64_t size) {
+  if (buffer.size() < static_cast<std::size_t>(size)) buffer = AlignedBuffer<T>(static_cast<std::size_t>(size));
+  return buffer.data();
+}
+
 Plan make_plan(const IgemmParams& p, const Tuning& tuning) {
   const std::int64_t padded_k = igemm_padded_k(p.b.k), threads = num_threads();
   Plan plan{};
   const std::int64_t cuts = std::max<std::int64_t>(div_ceil(padded_k, tuning.depth), 1);
   plan.depth = std::max(round_up(div_ceil(padded_k, cuts), kIgemmDepth), kIgemmDepth);
-  const std::int64_t fitting = std::clamp<std::int64_t>(kLeftBytes / plan.depth, tuning.rows, kMaxRows);
+  const std::int64_t left_bytes = cuts > 1 ? tuning.left_bytes / 2 : tuning.left_bytes;  // sums need room, too
+  const std::int64_t fitting = std::clamp<std::int64_t>(left_bytes / plan.depth, tuning.rows, kMaxRows);
   plan.m_tasks = div_ceil(p.m, fitting);
   // Equal shares for the threads: by rows if there are enough, else by columns.
   if (p.m >= 2 * threads * tuning.rows) plan.m_tasks = round_up(plan.m_tasks, threads);
@@ -72,6 +81,7 @@ jit::OutKind out_kind(const IgemmParams& p) {
 struct Kernels {
   BlockFn whole = nullptr, edge = nullptr;
   int rows = 0;
+  bool flipped = false;  ///< they read panels of code + 128
 };
 
 /// One product: parameters, plan and everything derived from them before threads start.
@@ -125,6 +135,8 @@ Kernels BlockedProduct::kernels(int rows) const {
   key.native_bf16 = key.out == jit::OutKind::kBf16 && has_native_bf16();
   Kernels kernels;
   kernels.rows = rows;
+  kernels.flipped = key.unsigned_b =
+      tuning_.isa == IsaLevel::kAvx512Vnni && rows == tuning_.rows && plan_.m_block >= kFlipBlocks * rows;
   key.panels = 2;
   key.stream = stream_;
   if (p_.b.n >= kBlockColumns) kernels.whole = block_kernel(key);
@@ -162,6 +174,7 @@ class BlockedProduct::Strip {
   void run();
 
  private:
+  void take_panels(std::int64_t k, std::int64_t n);
   void multiply(std::int64_t k, std::int64_t n, std::int64_t m);
   FinishArgs finish_of(std::int64_t n, std::int64_t m, const std::int32_t* acc) const;
   std::int32_t* sums_of(std::int64_t n, std::int64_t m);
@@ -171,6 +184,9 @@ class BlockedProduct::Strip {
   const Kernels& kernels_;
   std::int64_t m_begin_, m_end_, n_begin_, n_end_;
   std::int32_t* deep_sums_ = nullptr;  // [column block][row block][rows][32], when depth is cut
+  std::int8_t* flipped_ = nullptr;     // a pair of panels as code + 128
+  const std::int8_t* b_ = nullptr;     // panels that are multiplied now, and their depth
+  std::int64_t steps_ = 0;
   BlockArgs args_{};
   BlockFn pending_ = nullptr;  // the kernel that can finish args_.finish
   int turn_ = 0;
@@ -187,11 +203,12 @@ BlockedProduct::Strip::Strip(const BlockedProduct& product, const Kernels& kerne
   args_.finish.bias = kNoBias.data();
   if (c_.plan_.depth < c_.padded_k_) {
     thread_local AlignedBuffer<std::int32_t> buffer;
-    const auto need = static_cast<std::size_t>(div_ceil(n_end - n_begin, std::int64_t{kBlockColumns}) *
-                                               div_ceil(m_end - m_begin, std::int64_t{kernels.rows}) * kernels.rows *
-                                               kBlockColumns);
-    if (buffer.size() < need) buffer = AlignedBuffer<std::int32_t>(need);
-    deep_sums_ = buffer.data();
+    deep_sums_ = at_least(buffer, round_up(n_end - n_begin, std::int64_t{kBlockColumns}) *
+                                      round_up(m_end - m_begin, std::int64_t{kernels.rows}));
+  }
+  if (kernels.flipped) {
+    thread_local AlignedBuffer<std::int8_t> buffer;
+    flipped_ = at_least(buffer, 2 * kIgemmPanel * c_.plan_.depth);
   }
   if (c_.tuning_.isa == IsaLevel::kAmx) {
     configure_tiles(kernels.rows);
@@ -205,19 +222,36 @@ BlockedProduct::Strip::Strip(const BlockedProduct& product, const Kernels& kerne
 void BlockedProduct::Strip::run() {
   std::int64_t k = 0;
   do {  // once for k = 0 as well
-    for (std::int64_t n = n_begin_; n < n_end_; n += kBlockColumns)
+    for (std::int64_t n = n_begin_; n < n_end_; n += kBlockColumns) {
+      take_panels(k, n);
       for (std::int64_t m = m_begin_; m < m_end_; m += kernels_.rows) multiply(k, n, m);
+    }
     k += c_.plan_.depth;
   } while (k < c_.padded_k_);
   flush();
+}
+
+// The panels of columns n..n+31 from depth k on; code + 128 if the kernels want that.
+void BlockedProduct::Strip::take_panels(std::int64_t k, std::int64_t n) {
+  const std::int64_t depth = std::min(c_.plan_.depth, c_.padded_k_ - k), bytes = depth * kIgemmPanel;
+  steps_ = depth / kIgemmDepth;
+  b_ = c_.p_.b.panels + n / kIgemmPanel * c_.panel_bytes_ + k * kIgemmPanel;
+  if (!kernels_.flipped) return;
+  for (std::int64_t panel = 0; panel < std::min<std::int64_t>(2, div_ceil(c_.p_.b.n - n, kIgemmPanel)); ++panel) {
+    const std::int8_t* from = b_ + panel * c_.panel_bytes_;
+    std::int8_t* to = flipped_ + panel * bytes;
+    for (std::int64_t i = 0; i < bytes; ++i) to[i] = static_cast<std::int8_t>(from[i] ^ 0x80);
+  }
+  b_ = flipped_;
+  args_.panel_bytes = bytes;
 }
 
 void BlockedProduct::Strip::multiply(std::int64_t k, std::int64_t n, std::int64_t m) {
   const BlockFn kernel = n + kBlockColumns <= c_.p_.b.n ? kernels_.whole : kernels_.edge;
   if (pending_ != nullptr && pending_ != kernel) flush();
   args_.a = c_.p_.a + m * c_.p_.a_stride + k;
-  args_.b = c_.p_.b.panels + n / kIgemmPanel * c_.panel_bytes_ + k * kIgemmPanel;
-  args_.steps = std::min(c_.plan_.depth, c_.padded_k_ - k) / kIgemmDepth;
+  args_.b = b_;
+  args_.steps = steps_;
   args_.acc = sums_of(n, m);
   args_.row_init = row_init_ + (m - m_begin_);
   args_.load_acc = k > 0;
@@ -275,10 +309,12 @@ void run_blocked(const IgemmParams& params, const Tuning& tuning) {
 
 }  // namespace
 
-void igemm_amx(const IgemmParams& params) { run_blocked(params, {.isa = IsaLevel::kAmx, .rows = 32, .depth = 4096}); }
+void igemm_amx(const IgemmParams& params) {
+  run_blocked(params, {.isa = IsaLevel::kAmx, .rows = 32, .depth = 4096, .left_bytes = 1024 * 1024});
+}
 
 void igemm_avx512_vnni(const IgemmParams& params) {
-  run_blocked(params, {.isa = IsaLevel::kAvx512Vnni, .rows = 12, .depth = 8192});
+  run_blocked(params, {.isa = IsaLevel::kAvx512Vnni, .rows = 12, .depth = 1024, .left_bytes = 512 * 1024});
 }
 
 }  // namespace tessera::kernels

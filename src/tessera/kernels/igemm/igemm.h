@@ -24,7 +24,8 @@ std::int64_t igemm_padded_k(std::int64_t k);
 std::int64_t igemm_a_stride(std::int64_t k);
 
 /// Right operand as panels. Layout: panel p holds columns 16p..16p+15 as [padded_k / 4][16][4] codes (column j, four
-/// consecutive k), which is one AMX tile per 64 k and one vpdpbusd operand per 4 k. Columns past n and k are zero codes.
+/// consecutive k), which is one AMX tile per 64 k and one vpdpbusd operand per 4 k. Columns past n and k are zero
+/// codes.
 struct PackedB {
   std::int8_t* panels = nullptr;  ///< igemm_packed_b_bytes(n, k), 64-byte aligned
   std::int64_t n = 0, k = 0;
@@ -46,7 +47,8 @@ void igemm_pack_b(const PackSource& source, const PackedB& b, IsaSet isa = enabl
 struct IgemmParams {
   std::int64_t m = 0;
   const std::int8_t* a = nullptr;  ///< [m, a_stride] codes; columns k..padded_k-1 must be zero
-  std::int64_t a_stride = 0;       ///< bytes, >= igemm_padded_k(k), multiple of 64 (best: igemm_a_stride(k)); base 64-byte aligned
+  std::int64_t a_stride =
+      0;  ///< bytes, >= igemm_padded_k(k), multiple of 64 (best: igemm_a_stride(k)); base 64-byte aligned
   PackedB b;
 
   std::int32_t* acc_out = nullptr;   ///< if set: write raw INT32 [m, out_stride] and nothing else

@@ -66,9 +66,8 @@ HWY_INLINE void words_to_panel(const std::uint8_t* block, std::uint8_t* panel) {
   const Words d;
   const Pairs d2;
   const auto row = [&](int r, int c) HWY_ATTR { return hn::BitCast(d, hn::Load(Bytes(), block + 64 * r + 16 * c)); };
-  const auto store = [&](auto pairs, int k4, int r) HWY_ATTR {
-    hn::Store(hn::BitCast(Bytes(), pairs), Bytes(), panel + 64 * k4 + 4 * r);
-  };
+  const auto store = [&](auto pairs, int k4, int r)
+                         HWY_ATTR { hn::Store(hn::BitCast(Bytes(), pairs), Bytes(), panel + 64 * k4 + 4 * r); };
   for (int r = 0; r < 16; r += 4) {
     for (int c = 0; c < 4; ++c) {
       const auto r0 = row(r, c), r1 = row(r + 1, c), r2 = row(r + 2, c), r3 = row(r + 3, c);

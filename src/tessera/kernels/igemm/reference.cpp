@@ -8,17 +8,18 @@
 namespace tessera::kernels {
 namespace {
 
-constexpr int kColumns = 16;
+constexpr int kColumns = 16, kDepth = 64, kRows = 32;
 
-// One row times one panel. The inner loops have fixed bounds, so that compilers vectorize them.
-void row_times_panel(const std::int8_t* a, const std::int8_t* panel, std::int64_t k, std::int32_t* acc) {
-  std::fill_n(acc, kColumns, 0);
-  for (std::int64_t d = 0; d < k; d += 4) {
-    for (int j = 0; j < kColumns; ++j) {
-      const std::int8_t* b = panel + d * kColumns + 4 * j;
-      acc[j] += a[d] * b[0] + a[d + 1] * b[1] + a[d + 2] * b[2] + a[d + 3] * b[3];
-    }
-  }
+// 64 codes of depth of a panel, widened and in the order of depth: [64][16].
+void widen(const std::int8_t* panel, std::int16_t* wide) {
+  for (int k = 0; k < kDepth; ++k)
+    for (int j = 0; j < kColumns; ++j) wide[k * kColumns + j] = panel[(k / 4 * kColumns + j) * 4 + k % 4];
+}
+
+// The inner loop has fixed bounds, so that compilers vectorize it.
+void multiply(const std::int8_t* a, const std::int16_t* wide, std::int32_t* acc) {
+  for (int k = 0; k < kDepth; ++k)
+    for (int j = 0; j < kColumns; ++j) acc[j] += std::int16_t{a[k]} * wide[k * kColumns + j];
 }
 
 float scaled(const IgemmParams& p, std::int32_t acc, std::int64_t m, std::int64_t n) {
@@ -44,16 +45,20 @@ void store(const IgemmParams& p, std::int32_t acc, std::int64_t m, std::int64_t 
 }  // namespace
 
 void igemm_reference(const IgemmParams& p) {
-  const std::int64_t padded_k = (p.b.k + 63) / 64 * 64;
-  parallel_for(0, p.m, 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t n0 = 0; n0 < p.b.n; n0 += kColumns) {
-      const std::int8_t* panel = p.b.panels + n0 * padded_k;
-      const std::int64_t columns = std::min<std::int64_t>(kColumns, p.b.n - n0);
-      for (std::int64_t m = begin; m < end; ++m) {
-        std::int32_t acc[kColumns];
-        row_times_panel(p.a + m * p.a_stride, panel, padded_k, acc);
-        for (std::int64_t j = 0; j < columns; ++j) store(p, acc[j], m, n0 + j);
+  const std::int64_t padded_k = (p.b.k + kDepth - 1) / kDepth * kDepth;
+  const std::int64_t panels = (p.b.n + kColumns - 1) / kColumns;
+  parallel_for(0, (p.m + kRows - 1) / kRows * panels, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t block = begin; block < end; ++block) {
+      const std::int64_t m0 = block / panels * kRows, n0 = block % panels * kColumns;
+      const std::int64_t m1 = std::min(m0 + kRows, p.m), n1 = std::min(n0 + kColumns, p.b.n);
+      std::int32_t acc[kRows][kColumns] = {};
+      for (std::int64_t k = 0; k < padded_k; k += kDepth) {
+        std::int16_t wide[kDepth * kColumns];
+        widen(p.b.panels + n0 * padded_k + k * kColumns, wide);
+        for (std::int64_t m = m0; m < m1; ++m) multiply(p.a + m * p.a_stride + k, wide, acc[m - m0]);
       }
+      for (std::int64_t m = m0; m < m1; ++m)
+        for (std::int64_t n = n0; n < n1; ++n) store(p, acc[m - m0][n - n0], m, n);
     }
   });
 }

@@ -9,6 +9,7 @@ using namespace Xbyak;  // NOLINT(google-build-using-namespace): operand names o
 namespace {
 constexpr int kTileRows = 16, kTileBytes = 64, kTileSize = kTileRows * kTileBytes;
 constexpr int kAccRowBytes = 4 * kBlockColumns;
+constexpr int kPrefetchSteps = 2;
 constexpr int kFinishRows = 4;  // per step: a block of 32 rows is finished within 8 steps, k = 512
 }  // namespace
 
@@ -97,9 +98,11 @@ void AmxKernel::step() {
   tileloadd(tmm6, ptr[rsi + r10]);
   tileloadd(tmm4, ptr[rax + rdx]);
   tdpbssd(sum(0, 0), tmm4, tmm6);
+  prefetch_tile(rsi);
   if (key_.panels == 2) {
     tileloadd(tmm7, ptr[r8 + r10]);
     tdpbssd(sum(0, 1), tmm4, tmm7);
+    prefetch_tile(r8);
   }
   if (row_tiles_ == 2) {
     tileloadd(tmm5, ptr[rcx + rdx]);
@@ -110,6 +113,11 @@ void AmxKernel::step() {
   add(rax, kTileBytes);
   add(rsi, kTileSize);
   add(r8, kTileSize);
+}
+
+// Hardware does not see tiles coming when a panel is read for the first time.
+void AmxKernel::prefetch_tile(const Reg64& panel) {
+  for (int r = 0; r < kTileRows; ++r) prefetcht0(ptr[panel + kPrefetchSteps * kTileSize + r * kTileBytes]);
 }
 
 void AmxKernel::store_sums() {

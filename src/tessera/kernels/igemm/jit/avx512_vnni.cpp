@@ -4,6 +4,10 @@ namespace tessera::kernels::jit {
 
 using namespace Xbyak;  // NOLINT(google-build-using-namespace): operand names of the generator
 
+namespace {
+constexpr int kPrefetchBytes = 128;  // of a row, ahead: two steps
+}  // namespace
+
 Avx512VnniKernel::Avx512VnniKernel(const BlockKey& key) : Generator(block_name(key)), key_(key) {
   generate();
   freeze();
@@ -71,8 +75,8 @@ void Avx512VnniKernel::start_sums() {
 // 64 codes of depth: sixteen times four.
 void Avx512VnniKernel::step() {
   for (int q = 0; q < 16; ++q) {
-    vpxord(zmm0, zmm7, ptr[rsi + 64 * q]);
-    if (key_.panels == 2) vpxord(zmm1, zmm7, ptr[rsi + r10 + 64 * q]);
+    for (int p = 0; p < key_.panels; ++p) load_panel(p, 64 * q);
+    if (q < key_.rows) prefetcht0(row_code(q, kPrefetchBytes));
     for (int r = 0; r < key_.rows; ++r) {
       const Zmm codes(2 + r % 4);
       vpbroadcastd(codes, row_code(r, 4 * q));
@@ -82,6 +86,15 @@ void Avx512VnniKernel::step() {
   const Reg64 bases[] = {rax, rcx, r8, r9};
   for (int i = 0; 3 * i < key_.rows; ++i) add(bases[i], 64);
   add(rsi, 1024);
+}
+
+void Avx512VnniKernel::load_panel(int p, int offset) {
+  const Address codes = p == 0 ? ptr[rsi + offset] : ptr[rsi + r10 + offset];
+  if (key_.unsigned_b) {
+    vmovdqa64(Zmm(p), codes);
+  } else {
+    vpxord(Zmm(p), zmm7, codes);
+  }
 }
 
 void Avx512VnniKernel::store_sums() {

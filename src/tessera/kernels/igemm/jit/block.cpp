@@ -7,10 +7,14 @@ namespace {
 
 const char* out_name(OutKind out) {
   switch (out) {
-    case OutKind::kInt32: return "int32";
-    case OutKind::kF32: return "f32";
-    case OutKind::kF32Add: return "f32_add";
-    case OutKind::kBf16: return "bf16";
+    case OutKind::kInt32:
+      return "int32";
+    case OutKind::kF32:
+      return "f32";
+    case OutKind::kF32Add:
+      return "f32_add";
+    case OutKind::kBf16:
+      return "bf16";
   }
   return "?";
 }
@@ -18,8 +22,8 @@ const char* out_name(OutKind out) {
 }  // namespace
 
 std::string block_name(const BlockKey& key) {
-  return fmt::format("igemm_{}x{}_{}_{}{}{}{}", key.rows, 16 * key.panels, isa_name(key.isa), out_name(key.out),
-                     key.masked ? "_masked" : "", key.stream ? "_stream" : "",
+  return fmt::format("igemm_{}x{}_{}_{}{}{}{}{}", key.rows, 16 * key.panels, isa_name(key.isa), out_name(key.out),
+                     key.masked ? "_masked" : "", key.stream ? "_stream" : "", key.unsigned_b ? "_unsigned_b" : "",
                      key.native_bf16 ? "_native_bf16" : "");
 }
 

@@ -20,25 +20,25 @@ inline constexpr int kBlockColumns = 32;  ///< columns of a scratch block, whate
 
 /// out[r][c] = (float(acc[r][c]) * row_scale[r]) * col_scale[c] + bias[c] for `rows` rows; 0: nothing to finish.
 struct FinishArgs {
-  const std::int32_t* acc;   ///< [rows][kBlockColumns], 64-byte aligned
-  void* out;                 ///< first element of the block
-  std::int64_t out_stride;   ///< bytes
-  const float* row_scale;    ///< [rows]
-  const float* col_scale;    ///< [16 * panels], readable also where columns are masked off
-  const float* bias;         ///< the same; -0.0 where there is none (x + -0.0 is x for every x)
+  const std::int32_t* acc;  ///< [rows][kBlockColumns], 64-byte aligned
+  void* out;                ///< first element of the block
+  std::int64_t out_stride;  ///< bytes
+  const float* row_scale;   ///< [rows]
+  const float* col_scale;   ///< [16 * panels], readable also where columns are masked off
+  const float* bias;        ///< the same; -0.0 where there is none (x + -0.0 is x for every x)
   std::int64_t rows;
-  std::uint64_t columns;     ///< bit c: column c is stored; read by masked kernels only
+  std::uint64_t columns;  ///< bit c: column c is stored; read by masked kernels only
 };
 
 struct BlockArgs {
-  const std::int8_t* a;           ///< [rows, a_stride]
-  std::int64_t a_stride;          ///< bytes
-  const std::int8_t* b;           ///< first panel at this depth
-  std::int64_t panel_bytes;       ///< from a panel to the next
-  std::int64_t steps;             ///< of 64 codes; may be 0
-  std::int32_t* acc;              ///< [rows][kBlockColumns], 64-byte aligned
-  const std::int32_t* row_init;   ///< VNNI: what the sums start from, per row
-  std::uint64_t load_acc;         ///< not 0: go on from `acc` instead
+  const std::int8_t* a;          ///< [rows, a_stride]
+  std::int64_t a_stride;         ///< bytes
+  const std::int8_t* b;          ///< first panel at this depth
+  std::int64_t panel_bytes;      ///< from a panel to the next
+  std::int64_t steps;            ///< of 64 codes; may be 0
+  std::int32_t* acc;             ///< [rows][kBlockColumns], 64-byte aligned
+  const std::int32_t* row_init;  ///< VNNI: what the sums start from, per row
+  std::uint64_t load_acc;        ///< not 0: go on from `acc` instead
   FinishArgs finish;
 };
 
@@ -47,7 +47,7 @@ struct RowSumArgs {
   std::int64_t a_stride;  ///< bytes
   std::int64_t steps;     ///< of 64 codes
   std::int64_t rows;
-  std::int32_t* out;      ///< [rows]
+  std::int32_t* out;  ///< [rows]
 };
 
 using RowSumFn = void (*)(const RowSumArgs*);
@@ -58,12 +58,13 @@ enum class OutKind : std::uint8_t { kInt32, kF32, kF32Add, kBf16 };
 /// Everything that makes two generated kernels differ.
 struct BlockKey {
   IsaLevel isa = IsaLevel::kAvx512Vnni;
-  std::uint8_t rows = 0;      ///< rows that are multiplied
-  std::uint8_t panels = 0;    ///< 1 or 2
+  std::uint8_t rows = 0;    ///< rows that are multiplied
+  std::uint8_t panels = 0;  ///< 1 or 2
   OutKind out = OutKind::kF32;
-  bool masked = false;        ///< store by FinishArgs::columns
-  bool stream = false;        ///< non-temporal stores: two whole panels, rows of 64-byte aligned output
-  bool native_bf16 = false;   ///< vcvtne2ps2bf16 instead of integer rounding; same bits
+  bool masked = false;       ///< store by FinishArgs::columns
+  bool stream = false;       ///< non-temporal stores: two whole panels, rows of 64-byte aligned output
+  bool unsigned_b = false;   ///< VNNI: panels hold code + 128 as unsigned bytes
+  bool native_bf16 = false;  ///< vcvtne2ps2bf16 instead of integer rounding; same bits
   auto operator<=>(const BlockKey&) const = default;
 };
 
