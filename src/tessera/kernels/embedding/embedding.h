@@ -11,4 +11,8 @@ namespace tessera::kernels {
 void embedding_backward(const std::int64_t* ids, std::int64_t n, const float* dy, std::int64_t cols, float* d_table,
                         IsaSet isa = enabled_isa());
 
+/// Columns begin..end-1 in plain C++: what every target must equal bit for bit.
+void embedding_backward_reference(const std::int64_t* ids, std::int64_t n, const float* dy, std::int64_t cols,
+                                  float* d_table, std::int64_t begin, std::int64_t end);
+
 }  // namespace tessera::kernels
