@@ -21,6 +21,7 @@ void dequantize(benchmark::State& state, IsaLevel level, bool packed) {
   p.rows = rows, p.cols = cols, p.scales = scales.data(), p.y = {y.data(), type, cols}, p.code_stride = cols;
   if (packed) p.int4_packed = reinterpret_cast<const std::uint8_t*>(codes.data());
   if (!packed) p.codes = codes.data();
+  tessera::kernels::dequantize(p);  // touches the pages
   for (auto _ : state) tessera::kernels::dequantize(p, detected_isa().up_to(level));
   testing::count_elements(state, static_cast<double>(rows * cols), static_cast<double>(bytes_of(type)));
 }

@@ -181,10 +181,10 @@ HWY_INLINE U32 round_stochastic(F32 v, F32 u) {
   return hn::IfThenElse(up, hn::Add(code, hn::Set(U32Tag(), 1u)), code);
 }
 
-// What a tile needs to know about its columns, filled up with zeros.
+// What a tile needs to know about its 64 columns; zeros past the last one.
 struct TileColumns {
-  alignas(64) float fold[kTile];
-  alignas(64) float inverse[kTile];
+  const float* fold;     // of the rows
+  const float* inverse;  // of the columns' scales
 };
 
 struct RowFactors {
@@ -210,7 +210,7 @@ HWY_INLINE void quantize_row(const T* HWY_RESTRICT y, const TileColumns& columns
       const std::size_t i = c + j * kLanes;
       const F32 value = load_row(y + i);
       if constexpr (kRowCodes) {
-        const F32 v = hn::Mul(hn::Mul(value, hn::Load(d, columns.fold + i)), row_inverse);
+        const F32 v = hn::Mul(hn::Mul(value, hn::LoadU(d, columns.fold + i)), row_inverse);
         if constexpr (kStochastic) {
           row_rounded[j] = round_stochastic(v, uniform(hn::ShiftLeft<7>(words[j])));
         } else {
@@ -233,47 +233,29 @@ HWY_INLINE void quantize_row(const T* HWY_RESTRICT y, const TileColumns& columns
   }
 }
 
-template <bool kStochastic, typename T>
-HWY_INLINE void quantize_tile(const FoldQuantizeParams& p, const FoldWorkspace& w, std::size_t n0, std::size_t c0) {
-  const std::size_t height = HWY_MIN(kTile, static_cast<std::size_t>(p.rows) - n0);
-  const std::size_t width = HWY_MIN(kTile, static_cast<std::size_t>(p.cols) - c0);
-  const auto row_stride = static_cast<std::size_t>(p.row_stride);
-  TileColumns columns;
-  for (std::size_t i = 0; i < kTile; ++i) {
-    columns.fold[i] = i >= width ? 0 : p.row_fold ? p.row_fold[c0 + i] : 1.0f;
-    columns.inverse[i] = p.column_codes ? w.column_inverse[c0 + i] : 0;
-  }
-  alignas(64) std::int8_t tile[kTile][kTile], turned[kTile][kTile];
-  if (height < kTile) std::memset(tile, 0, sizeof(tile));
-  for (std::size_t i = 0; i < height; ++i) {
-    const std::size_t n = n0 + i;
-    const T* y = row_of<T>(p, n) + c0;
-    T tail[kTile];
-    if (width < kTile) {
-      copy_padded(y, width, tail, kTile);
-      y = tail;
+// A tile's place, and what is worth fetching ahead while its row `i` is being quantized: the same row of the next tile,
+// and the line that the next tile's column `i` goes to. Rows and columns are far apart, so the hardware does not see it.
+struct Tile {
+  std::size_t n0, c0;
+  template <typename T>
+  HWY_INLINE void prefetch(const FoldQuantizeParams& p, std::size_t i) const {
+    const auto rows = static_cast<std::size_t>(p.rows), cols = static_cast<std::size_t>(p.cols);
+    if (n0 + i < rows) {
+      const auto* y = reinterpret_cast<const char*>(row_of<T>(p, n0 + i) + c0);
+      const std::size_t bytes = HWY_MIN(kTile, cols - c0) * sizeof(T);
+      for (std::size_t line = 0; line < bytes; line += 64) __builtin_prefetch(y + line, 0, 2);
     }
-    const PhiloxStream noise(p.key, p.step, p.micro_batch, p.row_offset + static_cast<std::uint32_t>(n));
-    const RowFactors row{p.row_codes ? w.row_inverse[n] : 0, p.column_fold ? p.column_fold[n] : 1.0f};
-    std::int8_t* row_codes = p.row_codes ? p.row_codes + n * row_stride + c0 : nullptr;
-    alignas(64) std::int8_t tail_codes[kTile];
-    const bool has_row = row.inverse != 0;
-    std::int8_t* to = width < kTile ? tail_codes : row_codes;
-    const auto quad = static_cast<std::uint32_t>(c0 / 4);
-    if (has_row && p.column_codes) {
-      quantize_row<kStochastic, true, true>(y, columns, row, p.limit, noise, quad, to, tile[i]);
-    } else if (has_row) {
-      quantize_row<kStochastic, true, false>(y, columns, row, p.limit, noise, quad, to, nullptr);
-    } else if (p.column_codes) {
-      quantize_row<kStochastic, false, true>(y, columns, row, p.limit, noise, quad, nullptr, tile[i]);
-    }
-    if (row_codes && !has_row) std::memset(row_codes, 0, width);
-    if (row_codes && has_row && width < kTile) std::memcpy(row_codes, tail_codes, width);
+    if (p.column_codes && c0 + i < cols)
+      __builtin_prefetch(p.column_codes + (c0 + i) * static_cast<std::size_t>(p.column_stride) + n0, 1, 2);
   }
-  if (!p.column_codes) return;
-  transpose_tile(tile, turned);
+};
+
+HWY_INLINE void store_columns(const FoldQuantizeParams& p, Tile tile, std::size_t height, std::size_t width,
+                              const std::int8_t (*codes)[kTile]) {
+  alignas(64) std::int8_t turned[kTile][kTile];
+  transpose_tile(codes, turned);
   for (std::size_t c = 0; c < width; ++c) {
-    std::int8_t* to = p.column_codes + (c0 + c) * static_cast<std::size_t>(p.column_stride) + n0;
+    std::int8_t* to = p.column_codes + (tile.c0 + c) * static_cast<std::size_t>(p.column_stride) + tile.n0;
     if (height == kTile) {
       std::memcpy(to, turned[c], kTile);
     } else {
@@ -282,15 +264,56 @@ HWY_INLINE void quantize_tile(const FoldQuantizeParams& p, const FoldWorkspace& 
   }
 }
 
+template <bool kStochastic, typename T>
+HWY_INLINE void quantize_tile(const FoldQuantizeParams& p, const FoldWorkspace& w, Tile tile, Tile next) {
+  const std::size_t height = HWY_MIN(kTile, static_cast<std::size_t>(p.rows) - tile.n0);
+  const std::size_t width = HWY_MIN(kTile, static_cast<std::size_t>(p.cols) - tile.c0);
+  alignas(64) float fold[kTile];
+  if (!p.row_fold || width < kTile)
+    for (std::size_t i = 0; i < kTile; ++i) fold[i] = i >= width ? 0 : p.row_fold ? p.row_fold[tile.c0 + i] : 1.0f;
+  const TileColumns columns{p.row_fold && width == kTile ? p.row_fold + tile.c0 : fold,
+                            p.column_codes ? w.column_inverse + tile.c0 : nullptr};
+  const auto quad = static_cast<std::uint32_t>(tile.c0 / 4);
+  alignas(64) std::int8_t codes[kTile][kTile];
+  if (height < kTile) std::memset(codes, 0, sizeof(codes));
+  for (std::size_t i = 0; i < height; ++i) {
+    next.prefetch<T>(p, i);
+    const std::size_t n = tile.n0 + i;
+    const T* y = row_of<T>(p, n) + tile.c0;
+    T tail[kTile];
+    if (width < kTile) {
+      copy_padded(y, width, tail, kTile);
+      y = tail;
+    }
+    const PhiloxStream noise(p.key, p.step, p.micro_batch, p.row_offset + static_cast<std::uint32_t>(n));
+    const RowFactors row{p.row_codes ? w.row_inverse[n] : 0, p.column_fold ? p.column_fold[n] : 1.0f};
+    std::int8_t* row_codes = p.row_codes ? p.row_codes + n * static_cast<std::size_t>(p.row_stride) + tile.c0 : nullptr;
+    alignas(64) std::int8_t tail_codes[kTile];
+    std::int8_t* to = width < kTile ? tail_codes : row_codes;
+    const bool has_row = row.inverse != 0;
+    if (has_row && p.column_codes) {
+      quantize_row<kStochastic, true, true>(y, columns, row, p.limit, noise, quad, to, codes[i]);
+    } else if (has_row) {
+      quantize_row<kStochastic, true, false>(y, columns, row, p.limit, noise, quad, to, nullptr);
+    } else if (p.column_codes) {
+      quantize_row<kStochastic, false, true>(y, columns, row, p.limit, noise, quad, nullptr, codes[i]);
+    }
+    if (row_codes && !has_row) std::memset(row_codes, 0, width);
+    if (row_codes && has_row && width < kTile) std::memcpy(row_codes, tail_codes, width);
+  }
+  if (p.column_codes) store_columns(p, tile, height, width, codes);
+}
+
 template <typename T>
 void quantize_tiles(const FoldQuantizeParams& p, const FoldWorkspace& w, std::size_t begin, std::size_t end) {
   const std::size_t strips = w.padded_cols / kTile;
-  for (std::size_t tile = begin; tile < end; ++tile) {
-    const std::size_t n0 = tile / strips * kTile, c0 = tile % strips * kTile;
+  const auto at = [strips](std::size_t i) { return Tile{i / strips * kTile, i % strips * kTile}; };
+  for (std::size_t i = begin; i < end; ++i) {
+    const Tile tile = at(i), next = at(HWY_MIN(i + 1, end - 1));
     if (p.rounding == Rounding::kStochastic) {
-      quantize_tile<true, T>(p, w, n0, c0);
+      quantize_tile<true, T>(p, w, tile, next);
     } else {
-      quantize_tile<false, T>(p, w, n0, c0);
+      quantize_tile<false, T>(p, w, tile, next);
     }
   }
 }

@@ -29,6 +29,7 @@ void fold(benchmark::State& state, IsaLevel level, Rounding rounding, bool rows_
     p.column_sum = sum.data();
   }
   AlignedBuffer<std::byte> workspace(static_cast<std::size_t>(fold_quantize_workspace(p)));
+  fold_quantize(p, workspace.data());  // touches the pages
   for (auto _ : state) fold_quantize(p, workspace.data(), detected_isa().up_to(level));
   testing::count_elements(state, static_cast<double>(n), static_cast<double>(bytes_of(type)));
 }

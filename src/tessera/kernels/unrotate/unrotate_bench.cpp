@@ -20,6 +20,7 @@ void unrotate(benchmark::State& state, IsaLevel level, bool masked, bool accumul
   p.rows = rows, p.cols = cols, p.block = 128, p.accumulate = accumulate;
   p.t = {t.data(), type, cols}, p.y = {y.data(), type, cols};
   if (masked) p.mask = mask.data();
+  tessera::kernels::unrotate(p);  // touches the pages
   for (auto _ : state) tessera::kernels::unrotate(p, detected_isa().up_to(level));
   testing::count_elements(state, static_cast<double>(rows * cols), 2.0 * static_cast<double>(bytes_of(type)));
 }
