@@ -78,12 +78,12 @@ enum class KeyType { kFlag, kInteger, kReal, kText, kTexts };  ///< in Field's o
 
 struct Key {
   std::string name;   ///< "model.width"; the part before the dot is the TOML table
-  std::string alias;  ///< a second name, or empty
   std::string group;  ///< heading in --help
-  std::string help;   ///< one sentence fragment; the default is not part of it
-  Field (*field)(TrainConfig& config);
-  std::string placeholder = {};           ///< "N", "PATH", ... in --help; empty for flags
-  double least = 0, most = 0;             ///< range of a number, both inclusive unless said otherwise
+  std::string help;   ///< what it does; the default is not part of it
+  Field (*field)(TrainConfig& config) = nullptr;
+  std::string placeholder = {};  ///< "N", "PATH", ... in --help; empty for flags
+  std::string alias = {};        ///< a second name, or empty
+  double least = 0, most = 0;    ///< range of a number, both inclusive but for the next two
   bool above_least = false, below_most = false;
   std::vector<std::string> choices = {};  ///< of a text; empty: any
   bool saved = true;                      ///< part of config.toml and of manifests
@@ -109,7 +109,7 @@ std::string value_text(const TrainConfig& config, const Key& key);
 /// Throws Error for values out of range and combinations that cannot run. Opens no file.
 void validate(const TrainConfig& config);
 
-/// The configuration as a TOML file with one comment per key; reading it gives the same configuration.
+/// The saved keys as a TOML file; reading it gives the same configuration.
 std::string config_toml(const TrainConfig& config);
 
 /// {"model.width": 128, ...}: the saved keys.

@@ -10,19 +10,19 @@
 namespace tessera::train {
 
 struct EvaluatorOptions {
-  std::int64_t batch = 16;           ///< sequences at a time
-  std::int64_t context = 0;          ///< tokens per sequence
+  std::int64_t batch = 16;   ///< sequences at a time
+  std::int64_t context = 0;  ///< tokens per sequence
   bool document_boundaries = false;
-  std::int64_t batches = 0;          ///< so many of the file's first batches; 0: all
-  bool accuracy = false;             ///< counts right guesses too, at the price of a second forward pass
+  std::int64_t batches = 0;  ///< so many of the file's first batches; 0: all
+  bool accuracy = false;     ///< counts right guesses too, at the price of a second forward pass
 };
 
 struct Evaluation {
-  std::int64_t tokens = 0;                    ///< targets
-  double loss = 0;                            ///< nats per token
-  double perplexity = 0;                      ///< e^loss
-  std::optional<double> bits_per_byte = {};   ///< of tokenizers whose tokens have known length: "byte"
-  std::optional<double> accuracy = {};        ///< share of targets that had the largest logit (of equals the lowest id)
+  std::int64_t tokens = 0;                   ///< targets
+  double loss = 0;                           ///< nats per token
+  double perplexity = 0;                     ///< e^loss
+  std::optional<double> bits_per_byte = {};  ///< of tokenizers whose tokens have known length: "byte"
+  std::optional<double> accuracy = {};       ///< share of targets that had the largest logit (of equals the lowest id)
 };
 
 /// The same batches at every call.

@@ -14,14 +14,14 @@
 namespace tessera::train {
 
 struct StepMetrics {
-  std::int64_t step = 0;       ///< from 1
-  double loss = 0;             ///< nats per token, mean over the step's micro-batches
+  std::int64_t step = 0;         ///< from 1
+  double loss = 0;               ///< nats per token, mean over the step's micro-batches
   double lr = 0, grad_norm = 0;  ///< norm before clipping
-  std::int64_t tokens = 0;     ///< inputs of this step, over all ranks
+  std::int64_t tokens = 0;       ///< inputs of this step, over all ranks
   double step_s = 0;
   std::int64_t intra_bytes = 0, inter_bytes = 0;  ///< sent in this step, by link class
   std::int64_t peak_rss_bytes = 0;
-  bool skipped = false;        ///< loss or gradient was not finite: no update
+  bool skipped = false;  ///< loss or gradient was not finite: no update
   double tokens_per_s() const { return step_s > 0 ? static_cast<double>(tokens) / step_s : 0; }
 };
 
@@ -46,8 +46,8 @@ nlohmann::json to_json(const Summary& summary);
 /// Appends lines to metrics.jsonl.
 class MetricsLog {
  public:
-  /// Create `path`, or with `resume_step` keep the lines of its steps up to that one and go on behind them. Throws Error
-  /// when the file exists and resume_step is not given.
+  /// Create `path`, or with `resume_step` keep the lines of its steps up to that one and go on behind them. Throws
+  /// Error when the file exists and resume_step is not given.
   MetricsLog(std::filesystem::path path, std::optional<std::int64_t> resume_step);
   ~MetricsLog();
   MetricsLog(const MetricsLog&) = delete;

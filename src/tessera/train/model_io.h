@@ -27,10 +27,10 @@ struct DataFacts {
 
 /// Where a run stands.
 struct RunProgress {
-  std::int64_t step = 0;               ///< steps done
-  std::int64_t samples = 0;            ///< sequences consumed: the loader's position
-  std::int64_t updates = 0;            ///< optimizer steps: steps minus skipped ones
-  std::int64_t skipped_in_a_row = 0;   ///< non-finite steps just before
+  std::int64_t step = 0;                           ///< steps done
+  std::int64_t samples = 0;                        ///< sequences consumed: the loader's position
+  std::int64_t updates = 0;                        ///< optimizer steps: steps minus skipped ones
+  std::int64_t skipped_in_a_row = 0;               ///< non-finite steps just before
   std::optional<double> loss = {}, val_loss = {};  ///< last finite ones
 };
 

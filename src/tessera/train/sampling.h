@@ -9,9 +9,9 @@
 namespace tessera::train {
 
 struct SamplingOptions {
-  double temperature = 1;    ///< >= 0
-  std::int64_t top_k = 0;    ///< 0: all
-  double top_p = 1;          ///< 0 < p <= 1
+  double temperature = 1;  ///< >= 0
+  std::int64_t top_k = 0;  ///< 0: all
+  double top_p = 1;        ///< 0 < p <= 1
   std::uint64_t seed = 0;
 };
 
