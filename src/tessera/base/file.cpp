@@ -80,8 +80,8 @@ AtomicFile::AtomicFile(std::filesystem::path path, ExistingFile existing)
   TESSERA_CHECK(existing_ == ExistingFile::kReplace || !path_exists(path_), "{} exists already", path_.string());
   static std::atomic<std::uint64_t> counter{0};
   do {  // another host may use the same process id on a shared disk: take a name that is free
-    aside_ = directory_of(path_) /
-             fmt::format(".{}.tmp-{}-{}", path_.filename().string(), ::getpid(), counter.fetch_add(1));
+    aside_ =
+        directory_of(path_) / fmt::format(".{}.tmp-{}-{}", path_.filename().string(), ::getpid(), counter.fetch_add(1));
     descriptor_ = ::open(aside_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   } while (descriptor_ < 0 && errno == EEXIST);
   if (descriptor_ < 0) {

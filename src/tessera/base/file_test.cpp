@@ -13,9 +13,9 @@ namespace tessera {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::ThrowsMessage;
 using testing::SmallDisk;
 using testing::TemporaryDirectory;
+using ::testing::ThrowsMessage;
 
 std::size_t entries(const std::filesystem::path& directory) {
   return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(directory), {}));

@@ -159,8 +159,8 @@ Batch EvaluationLoader::batch(std::int64_t i) const {
   TESSERA_CHECK(i >= 0 && i < batches(), "evaluation batch {} was asked for, rank {} has {}", i, options_.rank,
                 batches());
   const std::int64_t first = (i * options_.world + options_.rank) * options_.batch;
-  Batch result = make_batch(std::min(options_.batch, windows() - first), options_.context,
-                            options_.document_boundaries);
+  Batch result =
+      make_batch(std::min(options_.batch, windows() - first), options_.context, options_.document_boundaries);
   for (std::int64_t j = 0; j < result.batch; ++j) {
     fill_sequence(*file_, (first + j) * options_.context, j, result);
   }

@@ -25,8 +25,8 @@ struct Source {
 };
 
 struct LoaderOptions {
-  std::int64_t batch = 0;            ///< sequences per call of next(), per rank
-  std::int64_t context = 0;          ///< tokens per sequence
+  std::int64_t batch = 0;    ///< sequences per call of next(), per rank
+  std::int64_t context = 0;  ///< tokens per sequence
   std::uint64_t seed = 0;
   bool shuffle = true;
   bool document_boundaries = false;  ///< targets never cross an end of text; Batch::documents is filled

@@ -13,8 +13,8 @@ std::uint64_t feistel(PhiloxKey key, std::uint64_t epoch, int half_bits, std::ui
   const std::uint64_t mask = (std::uint64_t{1} << half_bits) - 1;
   std::uint64_t left = x >> half_bits, right = x & mask;
   for (std::uint32_t round = 0; round < kRounds; ++round) {
-    const PhiloxBlock block = philox(key, {static_cast<std::uint32_t>(right), round,
-                                           static_cast<std::uint32_t>(epoch), static_cast<std::uint32_t>(epoch >> 32)});
+    const PhiloxBlock block = philox(key, {static_cast<std::uint32_t>(right), round, static_cast<std::uint32_t>(epoch),
+                                           static_cast<std::uint32_t>(epoch >> 32)});
     const std::uint64_t next = (left ^ block[0]) & mask;
     left = right;
     right = next;

@@ -17,11 +17,11 @@
 namespace tessera::data {
 
 struct PrepareOptions {
-  std::vector<std::filesystem::path> inputs;
-  std::filesystem::path output;                ///< directory, created when missing
-  double validation_fraction = 0.1;            ///< 0 <= f < 1; 0 writes no validation.tok
-  std::string separator = "<|endoftext|>";     ///< empty: a file is one document
-  bool overwrite = false;                      ///< else an existing output is an error; removes a stale validation.tok
+  std::vector<std::filesystem::path> inputs = {};
+  std::filesystem::path output = {};        ///< directory, created when missing
+  double validation_fraction = 0.1;         ///< 0 <= f < 1; 0 writes no validation.tok
+  std::string separator = "<|endoftext|>";  ///< empty: a file is one document
+  bool overwrite = false;                   ///< else an existing output is an error; removes a stale validation.tok
 };
 
 struct SplitReport {

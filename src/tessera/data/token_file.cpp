@@ -36,8 +36,8 @@ std::uint64_t checksum_of(const Header& header) {
 }
 
 void check_vocabulary(const Vocabulary& vocabulary, const std::string& where) {
-  TESSERA_CHECK(vocabulary.size >= 1 && vocabulary.size <= kMaxVocabulary,
-                "{}: the vocabulary is {}, expected 1..{}", where, vocabulary.size, kMaxVocabulary);
+  TESSERA_CHECK(vocabulary.size >= 1 && vocabulary.size <= kMaxVocabulary, "{}: the vocabulary is {}, expected 1..{}",
+                where, vocabulary.size, kMaxVocabulary);
   TESSERA_CHECK(vocabulary.end_of_text >= -1 && vocabulary.end_of_text < vocabulary.size,
                 "{}: the end-of-text id is {}, expected -1..{}", where, vocabulary.end_of_text, vocabulary.size - 1);
   TESSERA_CHECK(!vocabulary.tokenizer.empty() && vocabulary.tokenizer.size() <= sizeof(Header::tokenizer),

@@ -26,9 +26,9 @@ namespace tessera::data {
 
 /// What the tokens mean.
 struct Vocabulary {
-  std::int64_t size = 0;           ///< ids are 0..size - 1
-  std::string tokenizer;           ///< 1..32 characters
-  std::int64_t end_of_text = -1;   ///< -1: none
+  std::int64_t size = 0;          ///< ids are 0..size - 1
+  std::string tokenizer;          ///< 1..32 characters
+  std::int64_t end_of_text = -1;  ///< -1: none
   bool operator==(const Vocabulary&) const = default;
 };
 
@@ -77,8 +77,7 @@ class TokenFile {
 /// Writes a token file piece by piece in constant memory; the file has its name only after commit().
 class TokenFileWriter {
  public:
-  TokenFileWriter(std::filesystem::path path, Vocabulary vocabulary,
-                  ExistingFile existing = ExistingFile::kRefuse);
+  TokenFileWriter(std::filesystem::path path, Vocabulary vocabulary, ExistingFile existing = ExistingFile::kRefuse);
   ~TokenFileWriter();
 
   /// Append; throws Error for an id outside the vocabulary, before any of `ids` is written.

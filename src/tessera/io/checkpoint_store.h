@@ -31,8 +31,7 @@ class CheckpointWriter {
   CheckpointWriter& operator=(CheckpointWriter&&) = delete;
 
   /// `filename` is a plain file name, not yet used in this checkpoint and not manifest.json.
-  void add_safetensors(const std::string& filename, std::span<const TensorView> tensors,
-                       const Metadata& metadata = {});
+  void add_safetensors(const std::string& filename, std::span<const TensorView> tensors, const Metadata& metadata = {});
   void add_text(const std::string& filename, std::string_view text);
   /// Throws Error for numbers that are not finite, which JSON does not have.
   void add_json(const std::string& filename, const nlohmann::json& json);

@@ -74,7 +74,7 @@ std::string manifest_text(const Manifest& manifest) {
   for (const auto& [name, facts] : manifest.files) {
     files[name] = {{"bytes", facts.bytes}, {"xxh3", checksum_text(facts.checksum)}};
   }
-  json root = {{"format", kFormat}, {"version", kVersion}, {"step", manifest.step},
+  json root = {{"format", kFormat}, {"version", kVersion},   {"step", manifest.step},
                {"files", files},    {"user", manifest.user}, {"checksum", ""}};
   root["checksum"] = checksum_text(checksum_of(json_text(root, kManifestName)));
   return json_text(root, kManifestName);

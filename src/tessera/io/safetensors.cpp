@@ -20,10 +20,23 @@ struct DTypeFacts {
   std::int64_t size;
 };
 
-constexpr std::array<DTypeFacts, 17> kDTypes = {{{"BOOL", 1}, {"U8", 1}, {"I8", 1}, {"F8_E5M2", 1}, {"F8_E4M3", 1},
-                                                 {"F8_E8M0", 1}, {"I16", 2}, {"U16", 2}, {"F16", 2}, {"BF16", 2},
-                                                 {"I32", 4}, {"U32", 4}, {"F32", 4}, {"C64", 8}, {"F64", 8},
-                                                 {"I64", 8}, {"U64", 8}}};
+constexpr std::array<DTypeFacts, 17> kDTypes = {{{"BOOL", 1},
+                                                 {"U8", 1},
+                                                 {"I8", 1},
+                                                 {"F8_E5M2", 1},
+                                                 {"F8_E4M3", 1},
+                                                 {"F8_E8M0", 1},
+                                                 {"I16", 2},
+                                                 {"U16", 2},
+                                                 {"F16", 2},
+                                                 {"BF16", 2},
+                                                 {"I32", 4},
+                                                 {"U32", 4},
+                                                 {"F32", 4},
+                                                 {"C64", 8},
+                                                 {"F64", 8},
+                                                 {"I64", 8},
+                                                 {"U64", 8}}};
 static_assert(static_cast<std::size_t>(DType::kU64) + 1 == kDTypes.size());
 
 std::optional<DType> find_dtype(std::string_view name) {
@@ -222,9 +235,8 @@ void SafetensorsFile::parse(std::span<const std::byte> bytes) {
   std::vector<Entry> entries;
   HeaderParser parser(name_, metadata_, entries);
   nlohmann::json::sax_parse(text.begin(), text.end(), &parser);
-  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
-    return std::tie(a.offsets, a.name) < std::tie(b.offsets, b.name);
-  });
+  std::sort(entries.begin(), entries.end(),
+            [](const Entry& a, const Entry& b) { return std::tie(a.offsets, a.name) < std::tie(b.offsets, b.name); });
 
   const auto data = bytes.subspan(8 + text.size());
   std::uint64_t expected = 0;

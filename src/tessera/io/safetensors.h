@@ -17,7 +17,23 @@ namespace tessera::io {
 /// In the format's own order, by which files are sorted; sizes never decrease. Its types of less than a byte (F4,
 /// F6_E2M3, F6_E3M2) are not supported.
 enum class DType {
-  kBool, kU8, kI8, kF8E5M2, kF8E4M3, kF8E8M0, kI16, kU16, kF16, kBF16, kI32, kU32, kF32, kC64, kF64, kI64, kU64
+  kBool,
+  kU8,
+  kI8,
+  kF8E5M2,
+  kF8E4M3,
+  kF8E8M0,
+  kI16,
+  kU16,
+  kF16,
+  kBF16,
+  kI32,
+  kU32,
+  kF32,
+  kC64,
+  kF64,
+  kI64,
+  kU64
 };
 
 /// Bytes per element.
