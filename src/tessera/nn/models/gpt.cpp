@@ -65,8 +65,9 @@ Tensor GptImpl::loss(const TokenBatch& batch, UnitRunner& runner, const UnitCont
   return runner.run(*head_, {x[0], batch.targets}, context)[0];
 }
 
-Tensor GptImpl::logits(const Tensor& ids, UnitRunner& runner, const UnitContext& context) {
-  return runner.run(*head_, run_blocks(ids, {}, runner, context), context)[0];
+Tensor GptImpl::logits(const Tensor& ids, UnitRunner& runner, const UnitContext& context, const Tensor& documents) {
+  const Tensor mask = documents.defined() ? document_mask(documents) : Tensor();
+  return runner.run(*head_, run_blocks(ids, mask, runner, context), context)[0];
 }
 
 Tensor GptImpl::next_logits(const Tensor& ids, KvCache& cache, UnitRunner& runner) {

@@ -48,8 +48,10 @@ class GptImpl : public torch::nn::Module {
   /// Throws Error for ids out of range, more tokens than `context`, or no target at all.
   torch::Tensor loss(const TokenBatch& batch, UnitRunner& runner, const UnitContext& context);
 
-  /// Logits [batch, tokens, vocabulary] fp32 of every position; for tests and short sequences.
-  torch::Tensor logits(const torch::Tensor& ids, UnitRunner& runner, const UnitContext& context);
+  /// Logits [batch, tokens, vocabulary] fp32 of every position; for tests and short sequences. `documents` as in
+  /// TokenBatch.
+  torch::Tensor logits(const torch::Tensor& ids, UnitRunner& runner, const UnitContext& context,
+                       const torch::Tensor& documents = {});
 
   /// Logits [batch, vocabulary] fp32 that follow the last of `ids` [batch, new tokens], given the cache.
   /// Throws Error when the cache's capacity or the model's context is exceeded.
