@@ -17,17 +17,17 @@ class DistortionStats {
   /// Add what another object has seen.
   void merge(const DistortionStats& other);
 
-  std::int64_t count() const { return count_; }             ///< finite pairs
+  std::int64_t count() const { return count_; }  ///< finite pairs
   std::int64_t non_finite() const { return non_finite_; }
-  std::int64_t exact() const { return exact_; }             ///< x^ == x
-  std::int64_t sign_flips() const { return sign_flips_; }   ///< both nonzero, signs differ
+  std::int64_t exact() const { return exact_; }                      ///< x^ == x
+  std::int64_t sign_flips() const { return sign_flips_; }            ///< both nonzero, signs differ
   std::int64_t rounded_to_zero() const { return rounded_to_zero_; }  ///< x^ == 0 although x is not
-  double clipped_share() const;      ///< of the finite pairs; 0 if none
+  double clipped_share() const;                                      ///< of the finite pairs; 0 if none
   double max_error() const { return max_error_; }
-  double mean_error() const;         ///< signed: the bias
+  double mean_error() const;  ///< signed: the bias
   double mean_squared_error() const;
-  double relative_error() const;     ///< 0 if nothing was lost, Inf if x is all zero and x^ is not
-  double snr_db() const;             ///< +Inf if nothing was lost, -Inf if x is all zero and x^ is not
+  double relative_error() const;  ///< 0 if nothing was lost, Inf if x is all zero and x^ is not
+  double snr_db() const;          ///< +Inf if nothing was lost, -Inf if x is all zero and x^ is not
 
  private:
   std::int64_t count_ = 0, non_finite_ = 0, exact_ = 0, sign_flips_ = 0, rounded_to_zero_ = 0, clipped_ = 0;

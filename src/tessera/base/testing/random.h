@@ -13,8 +13,8 @@ namespace tessera::testing {
 /// Word `i` of the stream `seed`.
 inline std::uint32_t random_word(std::uint64_t seed, std::uint64_t i) {
   const PhiloxKey key{static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)};
-  const PhiloxBlock words = philox(key, {0x7e57u, 0, static_cast<std::uint32_t>(i >> 34),
-                                         static_cast<std::uint32_t>(i >> 2)});
+  const PhiloxBlock words =
+      philox(key, {0x7e57u, 0, static_cast<std::uint32_t>(i >> 34), static_cast<std::uint32_t>(i >> 2)});
   return words[i % 4];
 }
 
@@ -46,9 +46,21 @@ inline std::vector<float> outlier_columns(std::size_t rows, std::size_t cols, st
 /// Finite values of all magnitudes: random bits, denormals, zeros of both signs, ties, largest and smallest numbers.
 inline std::vector<float> extreme_values(std::size_t n, std::uint64_t seed) {
   using Limits = std::numeric_limits<float>;
-  static constexpr float kSpecial[] = {0.0f,  -0.0f,           1.0f,           -1.0f,          0.5f, -0.5f,
-                                       2.5f,  -2.5f,           Limits::min(),  -Limits::min(), 3e-39f,
-                                       -3e-39f, Limits::denorm_min(), 1e18f, -1e18f};
+  static constexpr float kSpecial[] = {0.0f,
+                                       -0.0f,
+                                       1.0f,
+                                       -1.0f,
+                                       0.5f,
+                                       -0.5f,
+                                       2.5f,
+                                       -2.5f,
+                                       Limits::min(),
+                                       -Limits::min(),
+                                       3e-39f,
+                                       -3e-39f,
+                                       Limits::denorm_min(),
+                                       1e18f,
+                                       -1e18f};
   std::vector<float> values(n);
   for (std::size_t i = 0; i < n; ++i) {
     const std::uint32_t word = random_word(seed, i);

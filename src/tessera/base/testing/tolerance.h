@@ -8,8 +8,8 @@
 
 namespace tessera::testing {
 
-inline constexpr double kEpsF32 = 0x1p-24;   ///< largest relative error of one rounding to f32
-inline constexpr double kEpsBf16 = 0x1p-9;   ///< largest relative error of one rounding to bf16 (8 bits of mantissa)
+inline constexpr double kEpsF32 = 0x1p-24;  ///< largest relative error of one rounding to f32
+inline constexpr double kEpsBf16 = 0x1p-9;  ///< largest relative error of one rounding to bf16 (8 bits of mantissa)
 
 /// Bound on the error of a result that went through `roundings` roundings, each of a value of magnitude up to `norm`
 /// (for sums: the sum of the magnitudes along the depth).

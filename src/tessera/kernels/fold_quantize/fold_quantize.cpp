@@ -1,6 +1,6 @@
 // Two passes over y. First, by blocks of 64 rows: largest magnitudes of rows and columns, and column sums per block.
-// Then, the scales being known, by tiles of 64 x 64: one Philox word per element rounds it in both directions, row codes
-// are stored at once, column codes go to a tile that is transposed and stored in whole cache lines.
+// Then, the scales being known, by tiles of 64 x 64: one Philox word per element rounds it in both directions, row
+// codes are stored at once, column codes go to a tile that is transposed and stored in whole cache lines.
 #include "tessera/kernels/fold_quantize/fold_quantize.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -119,10 +119,8 @@ HWY_INLINE void measure_rows(const FoldQuantizeParams& p, const FoldWorkspace& w
 template <typename T>
 void measure_blocks(const FoldQuantizeParams& p, const FoldWorkspace& w, std::size_t begin, std::size_t end) {
   for (std::size_t block = begin; block < end; ++block) {
-    if (w.column_max)
-      std::memset(w.column_max + block * w.padded_cols, 0, w.padded_cols * sizeof(*w.column_max));
-    if (w.column_sum)
-      std::memset(w.column_sum + block * w.padded_cols, 0, w.padded_cols * sizeof(*w.column_sum));
+    if (w.column_max) std::memset(w.column_max + block * w.padded_cols, 0, w.padded_cols * sizeof(*w.column_max));
+    if (w.column_sum) std::memset(w.column_sum + block * w.padded_cols, 0, w.padded_cols * sizeof(*w.column_sum));
     const std::size_t last = HWY_MIN((block + 1) * kFoldBlock, static_cast<std::size_t>(p.rows));
     std::size_t n = block * kFoldBlock;
     for (; n + 4 <= last; n += 4) measure_rows<4, T>(p, w, n);
@@ -234,7 +232,8 @@ HWY_INLINE void quantize_row(const T* HWY_RESTRICT y, const TileColumns& columns
 }
 
 // A tile's place, and what is worth fetching ahead while its row `i` is being quantized: the same row of the next tile,
-// and the line that the next tile's column `i` goes to. Rows and columns are far apart, so the hardware does not see it.
+// and the line that the next tile's column `i` goes to. Rows and columns are far apart, so the hardware does not see
+// it.
 struct Tile {
   std::size_t n0, c0;
   template <typename T>

@@ -32,10 +32,10 @@ struct FoldQuantizeParams {
   std::uint32_t step = 0, micro_batch = 0;  ///< counter words 0 and 1
   std::uint32_t row_offset = 0;             ///< global index of row 0
 
-  const float* row_fold = nullptr;    ///< [cols] or null: 1
-  std::int8_t* row_codes = nullptr;   ///< [rows, row_stride] or null: rows not wanted
-  float* row_scales = nullptr;        ///< [rows]
-  std::int64_t row_stride = 0;        ///< bytes, >= cols; the gap is written as zero
+  const float* row_fold = nullptr;   ///< [cols] or null: 1
+  std::int8_t* row_codes = nullptr;  ///< [rows, row_stride] or null: rows not wanted
+  float* row_scales = nullptr;       ///< [rows]
+  std::int64_t row_stride = 0;       ///< bytes, >= cols; the gap is written as zero
 
   const float* column_fold = nullptr;   ///< [rows] or null: 1
   std::int8_t* column_codes = nullptr;  ///< [cols, column_stride], transposed, or null: columns not wanted

@@ -12,8 +12,8 @@
 // FMA, then one multiplication by float(1/sqrt(block)); t^2 summed in 16 interleaved partial sums (element i goes to
 // sum i % 16, in increasing i), folded 16 -> 8 -> 4 -> 2 -> 1 by adding the upper half to the lower; mean = sum / cols;
 // inverse = 1 / s by IEEE division; v = t * inverse.
-// A row of zeros has scale 0, codes 0 and trust bits 1; so has a row so small that 1 / s is not finite. A row whose t or
-// s is not finite (NaN or Inf in x, or overflow) has scale NaN, codes 0 and trust bits 0.
+// A row of zeros has scale 0, codes 0 and trust bits 1; so has a row so small that 1 / s is not finite. A row whose t
+// or s is not finite (NaN or Inf in x, or overflow) has scale NaN, codes 0 and trust bits 0.
 #include <cstdint>
 
 #include "tessera/base/isa.h"

@@ -38,8 +38,8 @@ HWY_INLINE hn::Vec<hn::Repartition<std::int8_t, F32Tag>> pack_codes(const U32 (&
   const U32 even_bytes = hn::And(first, hn::Set(U32Tag(), 0x00ff00ffu));
   const U32 odd_bytes = hn::BitCast(U32Tag(), hn::ShiftLeft<8>(hn::BitCast(d16, second)));
   alignas(16) static constexpr std::uint8_t kTranspose4x4[16] = {0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15};
-  const auto bytes = hn::TableLookupBytes(hn::BitCast(d8, hn::Or(even_bytes, odd_bytes)),
-                                          hn::LoadDup128(d8, kTranspose4x4));
+  const auto bytes =
+      hn::TableLookupBytes(hn::BitCast(d8, hn::Or(even_bytes, odd_bytes)), hn::LoadDup128(d8, kTranspose4x4));
   const hn::Repartition<std::int8_t, F32Tag> codes;
   if constexpr (kLanes == 4) {
     return hn::BitCast(codes, bytes);
@@ -93,8 +93,7 @@ HWY_INLINE void pack_int4(std::int8_t* HWY_RESTRICT codes, std::size_t n, std::u
     const hn::RebindToSigned<decltype(d16)> di16;
     hn::StoreU(hn::DemoteTo(d8, hn::BitCast(di16, hn::Or(low, high))), d8, to + i);
   }
-  for (; i < bytes; ++i)
-    to[i] = static_cast<std::uint8_t>((codes[2 * i] & 0x0f) | ((codes[2 * i + 1] & 0x0f) << 4));
+  for (; i < bytes; ++i) to[i] = static_cast<std::uint8_t>((codes[2 * i] & 0x0f) | ((codes[2 * i + 1] & 0x0f) << 4));
 }
 
 /// Unpack `bytes` bytes of INT4 codes to two codes per byte; writes whole vectors, so `to` needs room for a multiple

@@ -44,8 +44,7 @@ HWY_INLINE void store_row(F32 v, std::uint16_t* p) {
   const hn::Rebind<std::uint16_t, F32Tag> d16;
   const U32 bits = hn::BitCast(d, v);
   const U32 high = hn::ShiftRight<16>(bits);
-  const U32 rounded =
-      hn::ShiftRight<16>(hn::Add(hn::Add(bits, hn::Set(d, 0x7fffu)), hn::And(high, hn::Set(d, 1u))));
+  const U32 rounded = hn::ShiftRight<16>(hn::Add(hn::Add(bits, hn::Set(d, 0x7fffu)), hn::And(high, hn::Set(d, 1u))));
   const I32 magnitude = hn::BitCast(di, hn::And(bits, hn::Set(d, 0x7fffffffu)));
   const auto is_nan = hn::RebindMask(d, hn::Gt(magnitude, hn::Set(di, 0x7f800000)));
   const auto is_tiny = hn::RebindMask(d, hn::Lt(magnitude, hn::Set(di, 0x00800000)));

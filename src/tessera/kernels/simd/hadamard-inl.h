@@ -78,10 +78,16 @@ HWY_INLINE void hadamard_chunk(const Load& load, std::size_t n, std::size_t bloc
     return;
   }
   switch (HWY_MIN(block, kTile) / kLanes) {
-    case 1: return hadamard_tiles<1>(load, n, factor, t);
-    case 2: return hadamard_tiles<2>(load, n, factor, t);
-    case 4: hadamard_tiles<4>(load, n, factor, t); break;
-    default: hadamard_tiles<8>(load, n, block > kTile ? one : factor, t); break;
+    case 1:
+      return hadamard_tiles<1>(load, n, factor, t);
+    case 2:
+      return hadamard_tiles<2>(load, n, factor, t);
+    case 4:
+      hadamard_tiles<4>(load, n, factor, t);
+      break;
+    default:
+      hadamard_tiles<8>(load, n, block > kTile ? one : factor, t);
+      break;
   }
   for (std::size_t stride = kTile; stride < block; stride *= 2) {
     const F32 scale = 2 * stride == block ? factor : one;

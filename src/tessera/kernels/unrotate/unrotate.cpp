@@ -25,9 +25,8 @@ HWY_INLINE void rotate_masked(const T* t, const std::uint8_t* mask, std::size_t 
     return rotate_masked(tail, mask ? tail_mask : nullptr, padded, block, v);
   }
   if (mask) {
-    const auto load = [t, mask](std::size_t i) HWY_ATTR {
-      return hn::IfThenElseZero(load_bits(mask, i), load_row(t + i));
-    };
+    const auto load = [t, mask](std::size_t i)
+                          HWY_ATTR { return hn::IfThenElseZero(load_bits(mask, i), load_row(t + i)); };
     hadamard_chunk(load, n, block, v);
   } else {
     hadamard_chunk([t](std::size_t i) HWY_ATTR { return load_row(t + i); }, n, block, v);

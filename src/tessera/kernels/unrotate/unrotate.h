@@ -12,11 +12,11 @@ namespace tessera::kernels {
 
 struct UnrotateParams {
   std::int64_t rows = 0, cols = 0;
-  std::int32_t block = 1;               ///< as in rotate_quantize; 1: no rotation
-  FloatRows t;                          ///< [rows, cols], rotated
-  const std::uint8_t* mask = nullptr;   ///< [rows, ceil(cols / 8)] trust bits, or null: all 1
-  MutableFloatRows y;                   ///< [rows, cols]; may be t itself when both are f32 or both bf16
-  bool accumulate = false;              ///< y += instead of y =
+  std::int32_t block = 1;              ///< as in rotate_quantize; 1: no rotation
+  FloatRows t;                         ///< [rows, cols], rotated
+  const std::uint8_t* mask = nullptr;  ///< [rows, ceil(cols / 8)] trust bits, or null: all 1
+  MutableFloatRows y;                  ///< [rows, cols]; may be t itself when both are f32 or both bf16
+  bool accumulate = false;             ///< y += instead of y =
 };
 
 /// Unrotate all rows, in parallel over rows.

@@ -55,8 +55,7 @@ void expect_targets_equal_reference(std::int64_t rows, std::int64_t cols, std::i
   for (int variant = 0; variant < 16; ++variant) {
     const auto type = [&](int bit) { return (variant >> bit) & 1 ? FloatType::kBf16 : FloatType::kF32; };
     const Case c{rows, cols, block, (variant & 1) != 0, (variant & 2) != 0, type(2), type(3)};
-    const auto expected =
-        result(c, t, start, mask, [&](const UnrotateParams& p) { unrotate_reference(p, 0, p.rows); });
+    const auto expected = result(c, t, start, mask, [&](const UnrotateParams& p) { unrotate_reference(p, 0, p.rows); });
     for_each_simd_target([&](IsaSet isa) {
       EXPECT_EQ(result(c, t, start, mask, [&](const UnrotateParams& p) { unrotate(p, isa); }), expected);
     });
@@ -65,7 +64,8 @@ void expect_targets_equal_reference(std::int64_t rows, std::int64_t cols, std::i
 
 TEST(Unrotate, TargetsEqualReferenceOnEveryLength) {
   for (std::int64_t cols : tessera::testing::kLengths)
-    expect_targets_equal_reference(2, cols, 1, tessera::testing::extreme_values(static_cast<std::size_t>(2 * cols), 23));
+    expect_targets_equal_reference(2, cols, 1,
+                                   tessera::testing::extreme_values(static_cast<std::size_t>(2 * cols), 23));
 }
 
 TEST(Unrotate, TargetsEqualReferenceOnEveryBlock) {
