@@ -47,12 +47,12 @@ void igemm_pack_b(const PackSource& source, const PackedB& b, IsaSet isa = enabl
 struct IgemmParams {
   std::int64_t m = 0;
   const std::int8_t* a = nullptr;  ///< [m, a_stride] codes; columns k..padded_k-1 must be zero
-  std::int64_t a_stride =
-      0;  ///< bytes, >= igemm_padded_k(k), multiple of 64 (best: igemm_a_stride(k)); base 64-byte aligned
+  std::int64_t a_stride = 0;       ///< bytes, >= igemm_padded_k(k), multiple of 64; base 64-byte aligned. Best:
+                                   ///< igemm_a_stride(k)
   PackedB b;
 
   std::int32_t* acc_out = nullptr;   ///< if set: write raw INT32 [m, out_stride] and nothing else
-  MutableFloatRows out;              ///< [m, n]
+  MutableFloatRows out;              ///< [m, n]; large outputs are fastest with 64-byte aligned base and rows
   const float* row_scale = nullptr;  ///< [m] or null: 1
   const float* col_scale = nullptr;  ///< [n] or null: 1
   const float* bias = nullptr;       ///< [n] or null
@@ -61,7 +61,7 @@ struct IgemmParams {
 
 /// A micro-kernel: a row of the table in kernels.inc.
 struct IgemmKernel {
-  std::string_view name;  ///< e.g. "igemm_32x32_amx", "igemm_6x64_avx512_vnni", "igemm_reference"
+  std::string_view name;  ///< e.g. "igemm_32x32_amx", "igemm_12x32_avx512_vnni", "igemm_reference"
   IsaLevel level;
 };
 

@@ -10,16 +10,23 @@ namespace {
 
 constexpr int kColumns = 16, kDepth = 64, kRows = 32;
 
-// 64 codes of depth of a panel, widened and in the order of depth: [64][16].
-void widen(const std::int8_t* panel, std::int16_t* wide) {
-  for (int k = 0; k < kDepth; ++k)
-    for (int j = 0; j < kColumns; ++j) wide[k * kColumns + j] = panel[(k / 4 * kColumns + j) * 4 + k % 4];
+// 64 codes of depth of a panel, column by column: [16][64].
+void take_columns(const std::int8_t* panel, std::int16_t* columns) {
+  for (int j = 0; j < kColumns; ++j)
+    for (int k = 0; k < kDepth; ++k) columns[j * kDepth + k] = panel[(k / 4 * kColumns + j) * 4 + k % 4];
 }
 
-// The inner loop has fixed bounds, so that compilers vectorize it.
-void multiply(const std::int8_t* a, const std::int16_t* wide, std::int32_t* acc) {
-  for (int k = 0; k < kDepth; ++k)
-    for (int j = 0; j < kColumns; ++j) acc[j] += std::int16_t{a[k]} * wide[k * kColumns + j];
+// A dot product of 16-bit integers with fixed bounds, which compilers vectorize.
+std::int32_t dot(const std::int16_t* a, const std::int16_t* b) {
+  std::int32_t sum = 0;
+  for (int k = 0; k < kDepth; ++k) sum += a[k] * b[k];
+  return sum;
+}
+
+void multiply(const std::int8_t* a, const std::int16_t* columns, std::int32_t* acc) {
+  std::int16_t row[kDepth];
+  std::copy_n(a, kDepth, row);
+  for (int j = 0; j < kColumns; ++j) acc[j] += dot(row, columns + j * kDepth);
 }
 
 float scaled(const IgemmParams& p, std::int32_t acc, std::int64_t m, std::int64_t n) {
@@ -53,9 +60,9 @@ void igemm_reference(const IgemmParams& p) {
       const std::int64_t m1 = std::min(m0 + kRows, p.m), n1 = std::min(n0 + kColumns, p.b.n);
       std::int32_t acc[kRows][kColumns] = {};
       for (std::int64_t k = 0; k < padded_k; k += kDepth) {
-        std::int16_t wide[kDepth * kColumns];
-        widen(p.b.panels + n0 * padded_k + k * kColumns, wide);
-        for (std::int64_t m = m0; m < m1; ++m) multiply(p.a + m * p.a_stride + k, wide, acc[m - m0]);
+        std::int16_t columns[kColumns * kDepth];
+        take_columns(p.b.panels + n0 * padded_k + k * kColumns, columns);
+        for (std::int64_t m = m0; m < m1; ++m) multiply(p.a + m * p.a_stride + k, columns, acc[m - m0]);
       }
       for (std::int64_t m = m0; m < m1; ++m)
         for (std::int64_t n = n0; n < n1; ++n) store(p, acc[m - m0][n - n0], m, n);
