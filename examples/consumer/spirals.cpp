@@ -8,7 +8,7 @@
 
 namespace {
 
-constexpr std::int64_t kFeatures = 64, kHidden = 128, kPoints = 1000, kSteps = 300;
+constexpr std::int64_t kFeatures = 64, kHidden = 128, kPoints = 1000, kSteps = 100;
 
 struct Spirals {
   torch::Tensor features;  // [kPoints, kFeatures]
@@ -44,7 +44,7 @@ int main() {
     const auto logits = network->forward(data.features);
     const auto loss = torch::nn::functional::cross_entropy(logits, data.labels);
     accuracy = logits.argmax(1).eq(data.labels).to(torch::kFloat64).mean().item<double>();
-    if (step % 100 == 0) {
+    if (step % 20 == 0) {
       std::printf("step %3lld  loss %.4f  accuracy %.3f\n", static_cast<long long>(step), loss.item<double>(), accuracy);
     }
     optimizer.zero_grad();
