@@ -13,9 +13,15 @@ install(TARGETS ${libraries} tessera_all EXPORT TesseraTargets)
 if(TARGET tessera)
   install(TARGETS tessera)
 endif()
-install(DIRECTORY src/tessera/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tessera
-        FILES_MATCHING PATTERN "*.h" PATTERN "*_internal.h" EXCLUDE
-        PATTERN "testing" EXCLUDE PATTERN "jit" EXCLUDE PATTERN "simd" EXCLUDE)
+foreach(library ${libraries})
+  string(REPLACE "tessera_" "" layer ${library})
+  install(DIRECTORY src/tessera/${layer} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tessera
+          FILES_MATCHING PATTERN "*.h" PATTERN "*_internal.h" EXCLUDE
+          PATTERN "testing" EXCLUDE PATTERN "jit" EXCLUDE PATTERN "simd" EXCLUDE)
+endforeach()
+if(TESSERA_WITH_TORCH)
+  install(FILES src/tessera/tessera.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tessera)
+endif()
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Tessera)
 configure_package_config_file(cmake/TesseraConfig.cmake.in ${CMAKE_CURRENT_BINARY_DIR}/TesseraConfig.cmake
