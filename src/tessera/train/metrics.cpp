@@ -4,9 +4,12 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <sstream>
+#include <vector>
 
 #include "tessera/base/check.h"
 #include "tessera/base/file.h"
@@ -64,6 +67,27 @@ nlohmann::json to_json(const Summary& s) {
           {"inter_bytes_per_step", s.inter_bytes_per_step},
           {"recipe", s.recipe},
           {"world", s.world}};
+}
+
+RunStatistics read_statistics(const std::filesystem::path& metrics_path) {
+  RunStatistics statistics;
+  std::vector<double> rates;
+  std::istringstream lines(read_file(metrics_path));
+  for (std::string line; std::getline(lines, line);) {
+    const nlohmann::json json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!json.is_object() || !json.contains("tokens_per_s")) continue;
+    rates.push_back(json["tokens_per_s"]);
+    statistics.peak_rss_bytes = std::max<std::int64_t>(statistics.peak_rss_bytes, json["peak_rss_bytes"]);
+    statistics.intra_bytes_per_step += json["intra_bytes"].get<std::int64_t>();
+    statistics.inter_bytes_per_step += json["inter_bytes"].get<std::int64_t>();
+  }
+  if (rates.empty()) return statistics;
+  const auto steps = static_cast<std::int64_t>(rates.size());
+  std::nth_element(rates.begin(), rates.begin() + steps / 2, rates.end());
+  statistics.tokens_per_s = rates[static_cast<std::size_t>(steps / 2)];
+  statistics.intra_bytes_per_step /= steps;
+  statistics.inter_bytes_per_step /= steps;
+  return statistics;
 }
 
 MetricsLog::MetricsLog(std::filesystem::path path, std::optional<std::int64_t> resume_step) : path_(std::move(path)) {

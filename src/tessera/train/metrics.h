@@ -33,11 +33,19 @@ struct EvaluationMetrics {
 struct Summary {
   std::int64_t steps = 0;
   std::optional<double> val_loss = {};
-  double tokens_per_s = 0;  ///< median over this process's steps
+  double tokens_per_s = 0;  ///< median over the steps
   std::int64_t peak_rss_bytes = 0, intra_bytes_per_step = 0, inter_bytes_per_step = 0;
   std::string recipe;
   std::int64_t world = 1;
 };
+
+/// What summary.json takes from metrics.jsonl; over the whole run, however often it was resumed.
+struct RunStatistics {
+  double tokens_per_s = 0;                                          ///< median over the steps
+  std::int64_t peak_rss_bytes = 0;                                  ///< largest
+  std::int64_t intra_bytes_per_step = 0, inter_bytes_per_step = 0;  ///< means
+};
+RunStatistics read_statistics(const std::filesystem::path& metrics_path);
 
 nlohmann::json to_json(const StepMetrics& metrics);
 nlohmann::json to_json(const EvaluationMetrics& metrics);
