@@ -17,7 +17,10 @@ foreach(library ${libraries})
   string(REPLACE "tessera_" "" layer ${library})
   install(DIRECTORY src/tessera/${layer} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tessera
           FILES_MATCHING PATTERN "*.h" PATTERN "*_internal.h" EXCLUDE
-          PATTERN "testing" EXCLUDE PATTERN "jit" EXCLUDE PATTERN "simd" EXCLUDE)
+          # What kernels share among themselves, and test kits.
+          PATTERN "simd" EXCLUDE PATTERN "jit" EXCLUDE PATTERN "blocking.h" EXCLUDE PATTERN "kernel_cache.h" EXCLUDE
+          PATTERN "reference.h" EXCLUDE PATTERN "dispatch.h" EXCLUDE PATTERN "simd_targets.h" EXCLUDE
+          PATTERN "testing" EXCLUDE PATTERN "*_test_kit.h" EXCLUDE)
 endforeach()
 if(TESSERA_WITH_TORCH)
   install(FILES src/tessera/tessera.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tessera)
