@@ -195,7 +195,7 @@ TEST(CrossEntropy, GradientIsTheDerivativeOfTheLoss) {
   const Floats x = normal_values(size_of(cols), 7);
   const Exact exact = exact_result(1, cols, x, {4}, 1);
   // Central differences of the double formula, as wide as floats need: h^2 / 6 times a third derivative below 1, and
-  // the rounding of the shifted float.
+  // a center that rounding of the floats (|x| < 4) moves by up to 2^-23, times a second derivative up to 1 / 4.
   const double h = 0x1p-10;
   for (std::int64_t c = 0; c < cols; ++c) {
     Floats above = x, below = x;
@@ -203,7 +203,7 @@ TEST(CrossEntropy, GradientIsTheDerivativeOfTheLoss) {
     const double width = static_cast<double>(above[size_of(c)]) - below[size_of(c)];
     const double slope =
         (exact_result(1, cols, above, {4}, 1).loss[0] - exact_result(1, cols, below, {4}, 1).loss[0]) / width;
-    EXPECT_NEAR(slope, exact.gradient[size_of(c)], h * h / 6 + 1e-3 * h);
+    EXPECT_NEAR(slope, exact.gradient[size_of(c)], h * h / 6 + 0x1p-25);
   }
 }
 
