@@ -13,9 +13,10 @@ install(TARGETS ${libraries} tessera_all EXPORT TesseraTargets)
 if(TARGET tessera)
   install(TARGETS tessera)
 endif()
-foreach(library ${libraries})
-  string(REPLACE "tessera_" "" layer ${library})
-  install(DIRECTORY src/tessera/${layer} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tessera
+get_property(folders GLOBAL PROPERTY TESSERA_LAYER_FOLDERS)
+list(REMOVE_DUPLICATES folders)
+foreach(folder ${folders})
+  install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tessera
           FILES_MATCHING PATTERN "*.h" PATTERN "*_internal.h" EXCLUDE
           # What kernels share among themselves, and test kits.
           PATTERN "simd" EXCLUDE PATTERN "jit" EXCLUDE PATTERN "blocking.h" EXCLUDE PATTERN "kernel_cache.h" EXCLUDE

@@ -92,6 +92,7 @@ function(tessera_add_library name)
   tessera_torch_flag(torch ${ARG_TORCH} ${ARG_ATEN})
   tessera_configure_target(tessera_${name} ${torch})
   set_property(GLOBAL APPEND PROPERTY TESSERA_LIBRARIES tessera_${name})
+  set_property(GLOBAL APPEND PROPERTY TESSERA_LAYER_FOLDERS ${CMAKE_CURRENT_SOURCE_DIR})
 endfunction()
 
 # tessera_add_executable(tessera SOURCES main.cpp DEPENDS ... [TORCH | ATEN])
