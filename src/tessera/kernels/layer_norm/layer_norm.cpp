@@ -223,12 +223,12 @@ HWY_AFTER_NAMESPACE();
 namespace tessera::kernels {
 namespace {
 
-// out[c] = sums[0, c] + sums[1, c] + ..., rows of `stride` floats.
-void add_blocks(const float* sums, std::int64_t blocks, std::int64_t stride, float* out, std::int64_t begin,
-                std::int64_t end) {
+// out[c] = sums[0, first + c] + sums[1, first + c] + ..., rows of `stride` floats; `sums` may be null without blocks.
+void add_blocks(const float* sums, std::int64_t blocks, std::int64_t stride, std::int64_t first, float* out,
+                std::int64_t begin, std::int64_t end) {
   std::fill(out + begin, out + end, 0.0f);
   for (std::int64_t block = 0; block < blocks; ++block) {
-    const float* from = sums + block * stride;
+    const float* from = sums + block * stride + first;
     for (std::int64_t c = begin; c < end; ++c) out[c] += from[c];
   }
 }
@@ -254,8 +254,8 @@ void layer_norm_backward(const LayerNormBackwardParams& params, float* workspace
   parallel_for(0, blocks, 1, [&](std::int64_t begin, std::int64_t end) { run(params, workspace, begin, end); });
   if (!params.dweight && !params.dbias) return;
   parallel_for(0, cols, 256, [&](std::int64_t begin, std::int64_t end) {
-    if (params.dweight) add_blocks(workspace, blocks, 2 * cols, params.dweight, begin, end);
-    if (params.dbias) add_blocks(workspace + cols, blocks, 2 * cols, params.dbias, begin, end);
+    if (params.dweight) add_blocks(workspace, blocks, 2 * cols, 0, params.dweight, begin, end);
+    if (params.dbias) add_blocks(workspace, blocks, 2 * cols, cols, params.dbias, begin, end);
   });
 }
 
