@@ -110,11 +110,11 @@ TEST(AdamW, ResumeEqualsNeverHavingStopped) {
 }
 
 TEST(AdamW, ThreadsDoNotMatter) {
-  const std::size_t n = 10 * 4096 + 13;
-  const auto train = [n] {
-    AdamW adamw({}, {{"w", static_cast<std::int64_t>(n), true}});
-    Floats w = normal_values(n, 3);
-    const Floats gradient = normal_values(n, 4);
+  constexpr std::size_t kSize = 10 * 4096 + 13;
+  const auto train = [] {
+    AdamW adamw({}, {{"w", static_cast<std::int64_t>(kSize), true}});
+    Floats w = normal_values(kSize, 3);
+    const Floats gradient = normal_values(kSize, 4);
     for (int t = 0; t < 3; ++t) adamw.step(std::vector<Parameter>{{"w", w, gradient}}, kLr);
     return w;
   };
