@@ -11,10 +11,10 @@ namespace tessera::data {
 namespace {
 
 void check_shape(std::int64_t batch, std::int64_t context, std::int64_t rank, std::int64_t world) {
-  constexpr std::int64_t kLimit = std::int64_t{1} << 31;
+  constexpr std::int64_t kLimit = std::int64_t{1} << 31;  // products of two stay in range
   TESSERA_CHECK(batch >= 1 && batch < kLimit, "batch is {}, expected at least 1", batch);
   TESSERA_CHECK(context >= 1 && context < kLimit, "context is {}, expected at least 1", context);
-  TESSERA_CHECK(world >= 1, "world is {}, expected at least 1", world);
+  TESSERA_CHECK(world >= 1 && world < kLimit, "world is {}, expected at least 1", world);
   TESSERA_CHECK(rank >= 0 && rank < world, "rank is {}, expected 0..{} in a world of {}", rank, world - 1, world);
 }
 
