@@ -15,6 +15,7 @@
 #include "tessera/base/check.h"
 #include "tessera/base/isa.h"
 #include "tessera/base/nearest_name.h"
+#include "tessera/train/version.h"
 #include "version.h"
 
 namespace tessera::cli {
@@ -34,7 +35,7 @@ constexpr const char* kFooter =
     "130 interrupted. TESSERA_FORCE_ISA, TESSERA_LOG and others: docs/environment_variables.md.";
 
 std::string version_text() {
-  return fmt::format("tessera {}\nISA {}\nLibTorch {}", kVersion, describe_isa(), torch_version());
+  return fmt::format("tessera {}\nISA {}\nLibTorch {}", train::version(), describe_isa(), torch_version());
 }
 
 // The command's name comes first, so that a misspelled one is seen before CLI11 misses it.
