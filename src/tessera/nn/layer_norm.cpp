@@ -15,8 +15,8 @@ kernels::FloatType float_type(const Tensor& t) {
 }
 
 struct LayerNormFunction : torch::autograd::Function<LayerNormFunction> {
-  static Tensor forward(AutogradContext* ctx, const Tensor& x_in, const Tensor& weight, const Tensor& bias,
-                        torch::ScalarType dtype, double eps) {
+  static Tensor forward(AutogradContext* ctx, const Tensor& x_in, const Tensor& weight,
+                        const std::optional<Tensor>& bias, torch::ScalarType dtype, double eps) {
     quant::use_torch_threads();
     const Tensor x = x_in.contiguous();
     kernels::LayerNormParams params;
@@ -26,14 +26,14 @@ struct LayerNormFunction : torch::autograd::Function<LayerNormFunction> {
     Tensor mean = torch::empty({params.rows}, torch::kFloat), rstd = torch::empty({params.rows}, torch::kFloat);
     params.x = x.const_data_ptr<float>();
     params.weight = weight.const_data_ptr<float>();
-    params.bias = bias.defined() ? bias.const_data_ptr<float>() : nullptr;
+    params.bias = bias ? bias->const_data_ptr<float>() : nullptr;
     params.eps = static_cast<float>(eps);
     params.y = {y.mutable_data_ptr(), float_type(y), params.cols};
     params.mean = mean.mutable_data_ptr<float>();
     params.rstd = rstd.mutable_data_ptr<float>();
     kernels::layer_norm(params);
     ctx->save_for_backward({x, weight, mean, rstd});
-    ctx->saved_data["bias"] = bias.defined();
+    ctx->saved_data["bias"] = bias.has_value();
     return y;
   }
 
@@ -69,7 +69,8 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, tor
                    ", expected float32 or bfloat16");
   TORCH_CHECK_VALUE(x.dim() >= 1 && x.size(-1) == weight.numel(), "layer_norm over ", weight.numel(),
                     " features got shape ", x.sizes());
-  return LayerNormFunction::apply(x, weight, bias, dtype, static_cast<double>(eps));
+  return LayerNormFunction::apply(x, weight, bias.defined() ? std::optional(bias) : std::nullopt, dtype,
+                                  static_cast<double>(eps));
 }
 
 }  // namespace tessera::nn

@@ -41,11 +41,11 @@ SavedActivations restore(AutogradContext* ctx, const LinearState& state) {
 }
 
 struct LinearFunction : torch::autograd::Function<LinearFunction> {
-  static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& /*weight*/, const Tensor& bias,
-                        const c10::intrusive_ptr<LinearState>& state) {
+  static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& /*weight*/,
+                        const std::optional<Tensor>& bias, const c10::intrusive_ptr<LinearState>& state) {
     SavedActivations saved;
     const Tensor rows = x.reshape({-1, state->call.in_features});
-    Tensor y = linear_forward(state->call, rows, bias, state->want_dx, state->want_dw, &saved);
+    Tensor y = linear_forward(state->call, rows, bias.value_or(Tensor()), state->want_dx, state->want_dw, &saved);
     state->weight_version = state->call.weight->version();
     save(ctx, *state, std::move(saved));
     ctx->saved_data["state"] = c10::IValue::make_capsule(state);
@@ -93,7 +93,7 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, LinearC
   state->want_bias = bias.defined() && bias.requires_grad();
   state->x_dtype = x.scalar_type();
   state->x_shape = x.sizes().vec();
-  return LinearFunction::apply(x, weight, bias, state);
+  return LinearFunction::apply(x, weight, bias.defined() ? std::optional(bias) : std::nullopt, state);
 }
 
 LinearImpl::LinearImpl(LinearOptions options_) : options(std::move(options_)) {
@@ -127,10 +127,10 @@ void LinearImpl::pretty_print(std::ostream& stream) const {
 }
 
 Tensor LinearImpl::forward(const Tensor& input) {
-  return forward(input, {options.seed(), /*step=*/0, /*micro_batch=*/calls_++});
+  return forward_at(input, {options.seed(), /*step=*/0, /*micro_batch=*/calls_++});
 }
 
-Tensor LinearImpl::forward(const Tensor& input, const NoisePosition& noise, std::int64_t row_offset) {
+Tensor LinearImpl::forward_at(const Tensor& input, const NoisePosition& noise, std::int64_t row_offset) {
   handle_->refresh(weight);
   return linear(input, weight, bias,
                 {handle_, options.in_features(), options.out_features(), options.recipe(),

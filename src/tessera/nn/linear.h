@@ -41,7 +41,7 @@ class LinearImpl : public torch::nn::Cloneable<LinearImpl> {
   /// Every call draws fresh rounding noise from the layer's own counter.
   torch::Tensor forward(const torch::Tensor& input);
   /// With the noise of a given position: what a trainer uses, so that runs replay and recomputation agrees.
-  torch::Tensor forward(const torch::Tensor& input, const NoisePosition& noise, std::int64_t row_offset = 0);
+  torch::Tensor forward_at(const torch::Tensor& input, const NoisePosition& noise, std::int64_t row_offset = 0);
 
   LinearOptions options;
   torch::Tensor weight;  ///< [out_features, in_features] float32

@@ -68,7 +68,9 @@ TEST_P(LinearRecipes, ShapesAndDtypes) {
       EXPECT_EQ(x.grad().scalar_type(), dtype);
       EXPECT_EQ(layer->weight.grad().scalar_type(), torch::kFloat32);
       EXPECT_TRUE(layer->weight.grad().isfinite().all().item<bool>());
-      if (rows == 0) EXPECT_EQ(layer->weight.grad().abs().sum().item<float>(), 0);
+      if (rows == 0) {
+        EXPECT_EQ(layer->weight.grad().abs().sum().item<float>(), 0);
+      }
     }
   Linear layer = make(32, 16, GetParam());
   EXPECT_EQ(layer->forward(torch::randn({2, 3, 32})).sizes(), at::IntArrayRef({2, 3, 16}));
@@ -110,7 +112,7 @@ TEST(LinearBackward, GradientsAreUnbiased) {
     for (std::uint32_t draw = 0; draw < 64; ++draw) {
       layer->zero_grad();
       x.mutable_grad() = Tensor();
-      layer->forward(x, {.seed = 3, .step = 5, .micro_batch = draw}).backward(dy);
+      layer->forward_at(x, {.seed = 3, .step = 5, .micro_batch = draw}).backward(dy);
       dx.add(x.grad());
       dw.add(layer->weight.grad());
     }
@@ -133,7 +135,7 @@ TEST(LinearBackward, NoiseFollowsItsPositionOnly) {
   const Tensor x = torch::randn({20, 64}), dy = torch::randn({20, 32});
   const auto gradient = [&](const NoisePosition& noise, std::int64_t offset) {
     layer->zero_grad();
-    layer->forward(x, noise, offset).backward(dy);
+    layer->forward_at(x, noise, offset).backward(dy);
     return layer->weight.grad().clone();
   };
   const Tensor base = gradient({1, 2, 3}, 0);
@@ -146,7 +148,7 @@ TEST(LinearBackward, NoiseFollowsItsPositionOnly) {
     const torch::NoGradGuard no_grad;
     other->weight.copy_(layer->weight);
   }
-  other->forward(x, {1, 2, 3}).backward(dy);
+  other->forward_at(x, {1, 2, 3}).backward(dy);
   EXPECT_FALSE(torch::equal(base, other->weight.grad()));
 }
 
@@ -249,12 +251,12 @@ TEST(LinearDropIn, FirstLayerOfASequentialTrains) {
 TEST(LinearDropIn, FrozenWeightsAndAutogradGrad) {
   Linear layer = make(32, 24, "rms4");
   Tensor x = torch::randn({10, 32}).requires_grad_();
-  const auto all = torch::autograd::grad({layer->forward(x, {1, 1, 1}).sum()}, {x, layer->weight, layer->bias});
+  const auto all = torch::autograd::grad({layer->forward_at(x, {1, 1, 1}).sum()}, {x, layer->weight, layer->bias});
   ASSERT_EQ(all.size(), 3u);
   EXPECT_FALSE(layer->weight.grad().defined());
   layer->weight.requires_grad_(false);
   layer->bias.requires_grad_(false);
-  layer->forward(x, {1, 1, 1}).sum().backward();
+  layer->forward_at(x, {1, 1, 1}).sum().backward();
   EXPECT_TRUE(torch::equal(x.grad(), all[0]));
   EXPECT_FALSE(layer->weight.grad().defined());
   EXPECT_FALSE(layer->forward(torch::randn({10, 32})).requires_grad());

@@ -13,17 +13,15 @@ struct RecomputeState : torch::CustomClassHolder {
   TensorList inputs;  // detached
 };
 
+bool needs_gradient(const Tensor& input) { return input.defined() && input.requires_grad(); }
+
 // One autograd node per unit: forward keeps the inputs only; backward runs the unit again, with the same noise, and
 // differentiates that inner graph, which adds the parameters' gradients where plain autograd would.
 struct RecomputeFunction : torch::autograd::Function<RecomputeFunction> {
-  // `anchor` requires grad, for a unit whose inputs do not (token ids).
-  static variable_list forward(AutogradContext* ctx, const Tensor& /*anchor*/, at::TensorList inputs,
+  // `anchor` requires grad, for a unit whose inputs do not (token ids). `differentiable` are those of the state's
+  // inputs that require grad: autograd takes no undefined tensors.
+  static variable_list forward(AutogradContext* ctx, const Tensor& /*anchor*/, at::TensorList /*differentiable*/,
                                const c10::intrusive_ptr<RecomputeState>& state) {
-    for (const Tensor& input : inputs) {
-      Tensor inner = input.defined() ? input.detach() : input;
-      if (inner.defined() && inner.is_floating_point()) inner.requires_grad_(input.requires_grad());
-      state->inputs.push_back(inner);
-    }
     ctx->saved_data["state"] = c10::IValue::make_capsule(state);
     return state->unit->forward(state->inputs, state->context);
   }
@@ -43,7 +41,8 @@ struct RecomputeFunction : torch::autograd::Function<RecomputeFunction> {
     }
     torch::autograd::backward(roots, root_grads);
     variable_list result{Tensor()};
-    for (const Tensor& input : state->inputs) result.push_back(input.defined() ? input.grad() : Tensor());
+    for (const Tensor& input : state->inputs)
+      if (needs_gradient(input)) result.push_back(input.grad());
     result.emplace_back();
     state->inputs.clear();
     return result;
@@ -57,8 +56,17 @@ TensorList LocalRunner::run(Unit& unit, const TensorList& inputs, const UnitCont
   auto state = c10::make_intrusive<RecomputeState>();
   state->unit = &unit;
   state->context = context;
+  TensorList differentiable;
+  for (const Tensor& input : inputs) {
+    if (needs_gradient(input)) {
+      differentiable.push_back(input);
+      state->inputs.push_back(input.detach().requires_grad_());
+    } else {
+      state->inputs.push_back(input);
+    }
+  }
   const Tensor anchor = torch::empty({0}, torch::requires_grad());
-  return RecomputeFunction::apply(anchor, at::TensorList(inputs), state);
+  return RecomputeFunction::apply(anchor, at::TensorList(differentiable), state);
 }
 
 }  // namespace tessera::nn

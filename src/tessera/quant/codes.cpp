@@ -20,7 +20,7 @@ kernels::FloatType float_type(at::ScalarType dtype) {
 
 void check_matrix(const at::Tensor& x) {
   TORCH_CHECK_VALUE(x.dim() == 2, "expected a matrix, got shape ", x.sizes());
-  TORCH_CHECK_VALUE(x.size(1) <= 1 || x.stride(1) == 1, "expected contiguous columns, got strides ", x.strides());
+  TORCH_CHECK_VALUE(x.numel() == 0 || x.size(1) == 1 || x.stride(1) == 1, "expected contiguous columns, got strides ", x.strides());
 }
 
 kernels::FloatRows float_rows(const at::Tensor& x) {

@@ -253,7 +253,9 @@ TEST(GptInit, DependsOnSeedAndNameOnly) {
   Gpt a(small(), 1), b(small(), 1), c(small(), 2);
   for (const auto& item : a->named_parameters()) {
     EXPECT_TRUE(torch::equal(item.value(), b->named_parameters()[item.key()])) << item.key();
-    if (item.value().dim() == 2 ) EXPECT_FALSE(torch::equal(item.value(), c->named_parameters()[item.key()])) << item.key();
+    if (item.value().dim() == 2) {
+      EXPECT_FALSE(torch::equal(item.value(), c->named_parameters()[item.key()])) << item.key();
+    }
   }
   const double std = a->named_parameters()["blocks.0.qkv.weight"].std().item<double>();
   EXPECT_NEAR(std, 0.02, 0.02 * 4 / std::sqrt(2.0 * 3 * 64 * 64));  // four standard deviations of the estimate

@@ -94,7 +94,7 @@ Tensor GptBlock::attend(const Tensor& qkv, const Tensor& mask, const UnitContext
 
 TensorList GptBlock::forward(const TensorList& inputs, const UnitContext& context) {
   Tensor x = inputs[0];
-  const auto run = [&](Linear& linear, const Tensor& in) { return linear->forward(in, context.noise, context.row_offset); };
+  const auto run = [&](Linear& linear, const Tensor& in) { return linear->forward_at(in, context.noise, context.row_offset); };
   const Tensor qkv = run(qkv_, attention_norm_->forward(x, activations_));
   const Tensor attended = run(projection_, attend(qkv, inputs[1], context));
   x = x + maybe_dropout(attended, dropout_, fmt::format("blocks.{}.projection", index_), context);
