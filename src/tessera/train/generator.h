@@ -13,7 +13,7 @@
 namespace tessera::train {
 
 struct GenerationOptions {
-  SamplingOptions sampling;
+  SamplingOptions sampling = {};
   std::int64_t tokens = 256;                    ///< to generate at most
   std::optional<std::int64_t> stop_token = {};  ///< ends generation; is part of the result
 };

@@ -10,7 +10,7 @@ int main(int argc, char** argv) {
   using namespace tessera;
   try {
     train::TrainConfig config;
-    for (const std::string argument : std::vector<std::string>(argv + 1, argv + argc)) {
+    for (const std::string& argument : std::vector<std::string>(argv + 1, argv + argc)) {
       const std::size_t equals = argument.find('=');
       TESSERA_CHECK(equals != std::string::npos, "'{}' is not KEY=VALUE", argument);
       const std::vector<std::string> value{argument.substr(equals + 1)};
