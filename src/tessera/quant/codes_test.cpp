@@ -48,6 +48,31 @@ TEST(IntMatmul, EqualsIntegerProductExactly) {
   }
 }
 
+// T6: the product of a bit-split operand is that of its two INT4 planes, combined in integers.
+TEST(IntMatmul, FusedSplitEqualsTwoPlanes) {
+  torch::manual_seed(3);
+  const Tensor dy = torch::randn({37, 96}), w = torch::randn({45, 96});
+  const RowCodes q = with_unit_scales(
+      fold_quantize(dy, {.key = {1, 2}, .noise = {3, 4, 5}, .rows = true}).rows);
+  const Panels panels = pack_panels(rotate_rows(w, {.block = 32, .int4_packed = true}).int4, false);
+  RowCodes high = q, low = q;
+  high.codes = torch::zeros_like(q.codes);
+  low.codes = torch::zeros_like(q.codes);
+  const auto from = q.codes.accessor<std::int8_t, 2>();
+  auto to_high = high.codes.accessor<std::int8_t, 2>(), to_low = low.codes.accessor<std::int8_t, 2>();
+  for (std::int64_t r = 0; r < q.rows; ++r)
+    for (std::int64_t c = 0; c < q.cols; ++c) {
+      to_high[r][c] = static_cast<std::int8_t>(split_high(from[r][c]));
+      to_low[r][c] = static_cast<std::int8_t>(split_low(from[r][c]));
+    }
+  ASSERT_LE(high.codes.abs().max().item<int>(), kInt4Max);
+  ASSERT_LE(low.codes.abs().max().item<int>(), kInt4Max);
+  const auto product = [&](const RowCodes& left) {
+    return int_matmul(left, panels, {}, {}, torch::kFloat).to(torch::kLong);
+  };
+  EXPECT_TRUE(torch::equal(product(q), 14 * product(high) + product(low)));
+}
+
 TEST(DenseMatmul, ThreadsChangeNoBitAndShapesWork) {
   torch::manual_seed(2);
   for (const auto dtype : {torch::kFloat, torch::kBFloat16})

@@ -253,7 +253,8 @@ int high_plane(int q) { return static_cast<int>(std::floor((q + 7) / 14.0)); }
 
 TEST(FoldQuantize, BitSplitPlanesFitInt4AndRebuildTheCode) {
   for (int q = -98; q <= 98; ++q) {
-    const int high = high_plane(q), low = q - 14 * high;
+    const int high = split_high(q), low = split_low(q);
+    EXPECT_EQ(high, high_plane(q));
     EXPECT_LE(std::abs(high), 7) << q;
     EXPECT_LE(std::abs(low), 7) << q;
     EXPECT_EQ(14 * high + low, q);
