@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
+#include <random>
 
 #include "bench/interleave.h"
 #include "bench/report.h"
@@ -11,7 +11,6 @@
 #include "table.h"
 #include "tessera/base/check.h"
 #include "tessera/base/nearest_name.h"
-#include "tessera/base/philox.h"
 #include "toml.h"
 #include "train_options.h"
 
@@ -142,8 +141,10 @@ TEST(ApplyTomlTest, NamesFileLineKeyAndValue) {
       apply_toml(config, text, "run.toml");
     });
   };
-  EXPECT_THAT(error("\n[model]\nwidht = 128"), HasSubstr("run.toml:3: unknown key 'model.widht' (did you mean 'model.width'?)"));
-  EXPECT_THAT(error("[model]\nwidth = \"wide\""), HasSubstr("run.toml:2: model.width is \"wide\", expected a whole number"));
+  EXPECT_THAT(error("\n[model]\nwidht = 128"),
+              HasSubstr("run.toml:3: unknown key 'model.widht' (did you mean 'model.width'?)"));
+  EXPECT_THAT(error("[model]\nwidth = \"wide\""),
+              HasSubstr("run.toml:2: model.width is \"wide\", expected a whole number"));
   EXPECT_THAT(error("steps = 1.5"), HasSubstr("steps is 1.5, expected a whole number"));
   EXPECT_THAT(error("steps = \"5\""), HasSubstr("steps is \"5\", expected a whole number"));
   EXPECT_THAT(error("steps = 0"), HasSubstr("steps is '0', expected a whole number of at least 1"));
@@ -158,7 +159,8 @@ TEST(OptionsTest, ParsesWholeTextsOnly) {
   EXPECT_THAT(message_of([] { parse_integer("--n", "12x", {.least = 1}); }),
               HasSubstr("--n is '12x', expected a whole number of at least 1"));
   EXPECT_THAT(message_of([] { parse_integer("--n", "", {.least = 1, .most = 4}); }), HasSubstr("in 1..4"));
-  EXPECT_THAT(message_of([] { parse_integer("--n", "99999999999999999999", {}); }), HasSubstr("expected a whole number"));
+  EXPECT_THAT(message_of([] { parse_integer("--n", "99999999999999999999", {}); }),
+              HasSubstr("expected a whole number"));
   EXPECT_EQ(parse_real("--x", "2e-3", {}), 2e-3);
   EXPECT_THAT(message_of([] { parse_real("--x", "nan", {}); }), HasSubstr("--x is 'nan', expected a number"));
 }
@@ -199,18 +201,21 @@ TEST(BenchTest, ContendersTakeTurns) {
   const auto medians = interleaved_medians({{"a", [&] { order += 'a'; }}, {"b", [&] { order += 'b'; }}},
                                            {.rounds = 3, .sample_seconds = 0});
   EXPECT_EQ(medians.size(), 2u);
-  EXPECT_EQ(order, "aabb" "ababab");  // first touch and warm-up, then rounds
+  EXPECT_EQ(order,
+            "aabb"
+            "ababab");  // first touch and warm-up, then rounds
 }
 
 TEST(WeightErrorTest, FormatsByRecipe) {
   // A Gaussian weight: the RMS-scaled +-7 grid loses about 1 % of the energy, INT8 far less, bf16 2^-9 per value.
   constexpr std::int64_t kRows = 64, kCols = 256;
   std::vector<float> weight(kRows * kCols);
-  for (std::size_t i = 0; i < weight.size(); ++i) {
-    const double u = (i * 2654435761u % 1000003 + 0.5) / 1000003.0, v = (i * 40503u % 65537 + 0.5) / 65537.0;
-    weight[i] = static_cast<float>(std::sqrt(-2 * std::log(u)) * std::cos(6.283185307179586 * v));
-  }
-  const auto error = [&](const char* recipe) { return weight_error(weight, kRows, kCols, quant::Recipe::named(recipe)); };
+  std::mt19937 bits(7);
+  std::normal_distribution<float> normal;
+  for (float& value : weight) value = normal(bits);
+  const auto error = [&](const char* recipe) {
+    return weight_error(weight, kRows, kCols, quant::Recipe::named(recipe));
+  };
   const WeightError int4 = error("w4a8"), int8 = error("int8"), bf16 = error("bf16"), fp32 = error("fp32");
   EXPECT_EQ(int4.format, "int4, Hadamard 128");
   EXPECT_GT(int4.stats.snr_db(), 18);
@@ -220,7 +225,7 @@ TEST(WeightErrorTest, FormatsByRecipe) {
   EXPECT_GT(int8.stats.snr_db(), 35);
   EXPECT_GT(bf16.stats.snr_db(), 50);
   EXPECT_EQ(fp32.stats.exact(), kRows * kCols);
-  EXPECT_THAT(message_of([&] { weight_error(weight, kRows * 16, 16 - 1 + 1, quant::Recipe::named("rms4")); }), "(no error)");
+  EXPECT_THAT(message_of([&] { weight_error(weight, kRows * 16, 16, quant::Recipe::named("rms4")); }), "(no error)");
   EXPECT_THAT(message_of([&] { weight_error(std::span(weight).first(15), 1, 15, quant::Recipe::named("rms4")); }),
               HasSubstr("width is 15"));
 }

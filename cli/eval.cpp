@@ -52,7 +52,8 @@ void print_json(const train::Evaluation& result, const train::LoadedModel& loade
 int run_eval(const EvalArguments& arguments) {
   train::LoadedModel loaded = load_model(arguments.model);
   const std::string file = arguments.data.empty() ? loaded.facts.config.data.validation : arguments.data;
-  TESSERA_CHECK(!file.empty(), "{} was trained without a validation file; name one by --data FILE", loaded.path.string());
+  TESSERA_CHECK(!file.empty(), "{} was trained without a validation file; name one by --data FILE",
+                loaded.path.string());
   const train::Evaluator evaluator(file, {.batch = arguments.batch,
                                           .context = loaded.model->options().context,
                                           .document_boundaries = loaded.facts.config.data.document_boundaries,
@@ -76,7 +77,8 @@ Action declare_eval(CLI::App& app) {
   add_integer(app, "--batches", arguments->batches, {.least = 0}, "so many of the file's first batches; 0: all");
   app.add_flag("--json", arguments->json, "print one JSON object instead of text");
   app.footer(
-      "loss is the mean cross-entropy in nats per token, perplexity e^loss, accuracy the share of tokens that were the\n"
+      "loss is the mean cross-entropy in nats per token, perplexity e^loss, accuracy the share of tokens that were "
+      "the\n"
       "likeliest. Example: tessera eval runs/mine --data data/validation.tok");
   return [arguments] { return run_eval(*arguments); };
 }

@@ -70,9 +70,11 @@ int run_generate(const GenerateArguments& arguments) {
 Action declare_generate(CLI::App& app) {
   auto arguments = std::make_shared<GenerateArguments>();
   declare_model_options(app, arguments->model);
-  add_text(app, "--prompt", arguments->prompt, "TEXT", "text to go on from; '-' reads it from the standard input; default: a new document");
+  add_text(app, "--prompt", arguments->prompt, "TEXT",
+           "text to go on from; '-' reads it from the standard input; default: a new document");
   add_integer(app, "--tokens", arguments->tokens, {.least = 1, .most = 1 << 30}, "tokens to generate at most");
-  add_real(app, "--temperature", arguments->temperature, {.least = 0}, "divides the logits; 0: the likeliest token always");
+  add_real(app, "--temperature", arguments->temperature, {.least = 0},
+           "divides the logits; 0: the likeliest token always");
   add_integer(app, "--top-k", arguments->top_k, {.least = 0}, "draw from the k likeliest tokens; 0: from all");
   add_real(app, "--top-p", arguments->top_p, {.least = 1e-6, .most = 1},
            "draw from the fewest tokens whose probabilities reach p");

@@ -37,7 +37,8 @@ Action declare_inspect(CLI::App& app) {
   app.add_flag("--no-verify", arguments->no_verify, "read the header of a token file only, not its checksum");
   app.add_flag("--json", arguments->json, "print one JSON object instead of text");
   app.footer(
-      "For a checkpoint or run it shows per linear layer what quantizing the weights loses: SNR in dB, share of clipped\n"
+      "For a checkpoint or run it shows per linear layer what quantizing the weights loses: SNR in dB, share of "
+      "clipped\n"
       "weights, largest error. A damaged file is named and ends with exit code 2.");
   return [arguments] { return run_inspect(*arguments); };
 }

@@ -15,7 +15,8 @@ namespace {
 std::string describe(IntegerRange range) {
   const IntegerRange all;
   std::string text = "a whole number";
-  if (range.least != all.least && range.most != all.most) return fmt::format("{} in {}..{}", text, range.least, range.most);
+  if (range.least != all.least && range.most != all.most)
+    return fmt::format("{} in {}..{}", text, range.least, range.most);
   if (range.least != all.least) return fmt::format("{} of at least {}", text, range.least);
   if (range.most != all.most) return fmt::format("{} of at most {}", text, range.most);
   return text;
@@ -64,7 +65,10 @@ std::string unknown_argument(const CLI::App& app, std::string argument) {
     return fmt::format("unknown option '{}'{}; `{} --help` lists them", argument, did_you_mean(argument, known),
                        command_path(app));
   }
-  return fmt::format("unexpected argument '{}'; `{} --help` shows the usage", argument, command_path(app));
+  std::vector<std::string> commands;
+  for (const CLI::App* command : app.get_subcommands({})) commands.push_back(command->get_name());
+  return fmt::format("unexpected argument '{}'{}; `{} --help` shows the usage", argument,
+                     did_you_mean(argument, commands), command_path(app));
 }
 
 }  // namespace

@@ -236,7 +236,8 @@ class Parser {
     std::uint32_t code = 0;
     for (int i = 0; i < (c == 'u' ? 4 : 8); ++i) {
       const char digit = peek();
-      if (std::isxdigit(static_cast<unsigned char>(digit)) == 0) wrong("\\{} needs {} hexadecimal digits", c, c == 'u' ? 4 : 8);
+      if (std::isxdigit(static_cast<unsigned char>(digit)) == 0)
+        wrong("\\{} needs {} hexadecimal digits", c, c == 'u' ? 4 : 8);
       const auto lower = static_cast<unsigned>(std::tolower(static_cast<unsigned char>(take())));
       code = code * 16 + (is_digit(digit) ? lower - '0' : lower - 'a' + 10);
     }

@@ -11,8 +11,8 @@ namespace tessera::cli {
 enum class TomlType { kText, kInteger, kReal, kFlag };
 
 struct TomlEntry {
-  std::string key;                  ///< with its tables: "model.width"
-  int line = 0;                     ///< of the key, from 1
+  std::string key;  ///< with its tables: "model.width"
+  int line = 0;     ///< of the key, from 1
   bool array = false;
   std::vector<std::string> values;  ///< one, or the array's; strings unescaped, numbers without '_' and leading '+'
   std::vector<TomlType> types;      ///< of each value

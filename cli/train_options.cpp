@@ -17,11 +17,15 @@ using train::TrainConfig;
 
 bool fits(TomlType type, KeyType wanted) {
   switch (wanted) {
-    case KeyType::kFlag: return type == TomlType::kFlag;
-    case KeyType::kInteger: return type == TomlType::kInteger;
-    case KeyType::kReal: return type == TomlType::kReal || type == TomlType::kInteger;
+    case KeyType::kFlag:
+      return type == TomlType::kFlag;
+    case KeyType::kInteger:
+      return type == TomlType::kInteger;
+    case KeyType::kReal:
+      return type == TomlType::kReal || type == TomlType::kInteger;
     case KeyType::kText:
-    case KeyType::kTexts: return type == TomlType::kText;
+    case KeyType::kTexts:
+      return type == TomlType::kText;
   }
   return false;
 }
@@ -49,7 +53,7 @@ void add_key(CLI::App& app, const Key& key, const std::shared_ptr<Given>& given)
   CLI::Option* option = app.add_option_function<std::vector<std::string>>(
       names, [given, &key](const std::vector<std::string>& values) { given->flags.emplace_back(&key, values); },
       key.help);
-  option->group(key.group)->option_text(text);
+  option->group(key.group)->option_text(text)->allow_extra_args(list);
   if (flag) {
     option->expected(0, 1)->default_str("true");
   } else {

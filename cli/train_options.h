@@ -8,8 +8,8 @@
 
 namespace tessera::cli {
 
-/// Store every entry of TOML `text`; `name` stands for the file in messages. Throws Error with file, line and key for an
-/// unknown key, a value of another type or out of range.
+/// Store every entry of TOML `text`; `name` stands for the file in messages. Throws Error with file, line and key for
+/// an unknown key, a value of another type or out of range.
 void apply_toml(train::TrainConfig& config, std::string_view text, const std::string& name);
 
 /// Declare one flag per key, grouped as the table says, and `--config FILE`. The result makes the configuration after

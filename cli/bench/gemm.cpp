@@ -74,14 +74,14 @@ Peer int8_peer(const std::string& name, const Shape& shape) {
   const at::Tensor x = random_codes(shape.rows, shape.depth, 127), w = random_codes(shape.columns, shape.depth, 127);
   const at::Tensor w_t = w.t().contiguous();
   at::Tensor out = at::empty({shape.rows, shape.columns}, at::kInt);
-  return {name,
-          {{name, [=]() mutable { at::_int_mm_out(out, x, w.t()); }},
-           {name, [=]() mutable { at::_int_mm_out(out, x, w_t); }}}};
+  return {name, {{name, [=]() mutable { at::_int_mm_out(out, x, w.t()); }}, {name, [=]() mutable {
+                                                                               at::_int_mm_out(out, x, w_t);
+                                                                             }}}};
 }
 
 std::vector<Peer> make_peers(const Shape& shape) {
-  std::vector<Peer> peers = {float_peer("torch fp32", shape, at::kFloat), float_peer("torch bf16", shape, at::kBFloat16),
-                             int8_peer("torch int8", shape)};
+  std::vector<Peer> peers = {float_peer("torch fp32", shape, at::kFloat),
+                             float_peer("torch bf16", shape, at::kBFloat16), int8_peer("torch int8", shape)};
   if (const std::string instruction = peak_instruction(enabled_isa()); !instruction.empty()) {
     const std::string name = instruction + " peak";
     const std::int64_t macs = shape.rows * shape.depth * shape.columns;

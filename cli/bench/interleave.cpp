@@ -31,8 +31,7 @@ std::vector<double> interleaved_medians(const std::vector<Contender>& contenders
   }
   std::vector<std::vector<double>> samples(contenders.size());
   for (std::int64_t round = 0; round < options.rounds; ++round)
-    for (std::size_t i = 0; i < contenders.size(); ++i)
-      samples[i].push_back(seconds_of(contenders[i].run, repeats[i]));
+    for (std::size_t i = 0; i < contenders.size(); ++i) samples[i].push_back(seconds_of(contenders[i].run, repeats[i]));
   std::vector<double> medians;
   for (auto& sample : samples) medians.push_back(median(std::move(sample)));
   return medians;

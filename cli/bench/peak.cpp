@@ -15,7 +15,7 @@ namespace {
 
 #if defined(__x86_64__)
 // Inline assembly: a compiler that knew these loops compute nothing of use would drop or spill them.
-constexpr std::int64_t kZmmMacs = 16 * 64;   // independent instructions hide the latency
+constexpr std::int64_t kZmmMacs = 16 * 64;  // independent instructions hide the latency
 constexpr std::int64_t kTileMacs = 4 * 16 * 16 * 64;
 
 __attribute__((target("avx512f,avx512vnni"))) void run_vpdpbusd(std::int64_t rounds) {
@@ -45,7 +45,7 @@ struct alignas(64) TileConfig {
 __attribute__((target("amx-tile,amx-int8"))) void run_tdpbssd(std::int64_t rounds) {
   TileConfig config;
   for (int tile = 0; tile < 8; ++tile) config.column_bytes[tile] = 64, config.rows[tile] = 16;
-  _tile_loadconfig(&config);
+  __asm__ volatile("ldtilecfg %0" : : "m"(config));  // the intrinsic tells GCC of 8 of the 64 bytes only
   // Loading the configuration zeroed all tiles.
   for (std::int64_t i = 0; i < rounds; ++i) {
     _tile_dpbssd(0, 4, 6);

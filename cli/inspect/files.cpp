@@ -40,21 +40,21 @@ Inspection inspect_token_file(const std::filesystem::path& path, const InspectOp
   const data::Vocabulary& vocabulary = file.vocabulary();
   const char* state = options.verify ? "verified" : "not verified";
   std::string end = vocabulary.end_of_text < 0 ? "none" : std::to_string(vocabulary.end_of_text);
-  return {fmt::format("token file   {}\ntokenizer    {}\nvocabulary   {}, end of text {}\ntokens       {}\n"
-                      "documents    {}\nbytes/token  {}\nchecksum     {} ({})\n",
-                      path.string(), vocabulary.tokenizer, format_count(vocabulary.size), end,
-                      format_count(file.tokens()), format_count(file.documents()), file.bytes_per_token(),
-                      checksum_text(file.checksum()), state),
-          {{"kind", "token file"},
-           {"path", path.string()},
-           {"tokenizer", vocabulary.tokenizer},
-           {"vocabulary", vocabulary.size},
-           {"end_of_text", vocabulary.end_of_text},
-           {"tokens", file.tokens()},
-           {"documents", file.documents()},
-           {"bytes_per_token", file.bytes_per_token()},
-           {"checksum", checksum_text(file.checksum())},
-           {"verified", options.verify}}};
+  return {
+      fmt::format("token file   {}\ntokenizer    {}\nvocabulary   {}, end of text {}\ntokens       {}\n"
+                  "documents    {}\nbytes/token  {}\nchecksum     {} ({})\n",
+                  path.string(), vocabulary.tokenizer, format_count(vocabulary.size), end, format_count(file.tokens()),
+                  format_count(file.documents()), file.bytes_per_token(), checksum_text(file.checksum()), state),
+      {{"kind", "token file"},
+       {"path", path.string()},
+       {"tokenizer", vocabulary.tokenizer},
+       {"vocabulary", vocabulary.size},
+       {"end_of_text", vocabulary.end_of_text},
+       {"tokens", file.tokens()},
+       {"documents", file.documents()},
+       {"bytes_per_token", file.bytes_per_token()},
+       {"checksum", checksum_text(file.checksum())},
+       {"verified", options.verify}}};
 }
 
 Inspection inspect_safetensors(const std::filesystem::path& path) {
@@ -63,7 +63,8 @@ Inspection inspect_safetensors(const std::filesystem::path& path) {
   nlohmann::ordered_json tensors = nlohmann::ordered_json::array();
   std::int64_t elements = 0, bytes = 0;
   for (const io::TensorView& tensor : file.tensors()) {
-    table.add({tensor.name, std::string(io::dtype_name(tensor.dtype)), fmt::format("[{}]", fmt::join(tensor.shape, ", ")),
+    table.add({tensor.name, std::string(io::dtype_name(tensor.dtype)),
+               fmt::format("[{}]", fmt::join(tensor.shape, ", ")),
                format_count(static_cast<std::int64_t>(tensor.data.size()))});
     tensors.push_back({{"name", tensor.name},
                        {"dtype", std::string(io::dtype_name(tensor.dtype))},
@@ -72,8 +73,8 @@ Inspection inspect_safetensors(const std::filesystem::path& path) {
     elements += io::element_count(tensor.shape);
     bytes += static_cast<std::int64_t>(tensor.data.size());
   }
-  std::string text = fmt::format("safetensors  {}\ntensors      {}, {} elements, {}\n", path.string(), file.tensors().size(),
-                                 format_count(elements), format_bytes(bytes));
+  std::string text = fmt::format("safetensors  {}\ntensors      {}, {} elements, {}\n", path.string(),
+                                 file.tensors().size(), format_count(elements), format_bytes(bytes));
   for (const auto& [key, value] : file.metadata()) text += fmt::format("{} = {}\n", key, value);
   return {text + "\n" + table.text(),
           {{"kind", "safetensors"}, {"path", path.string()}, {"metadata", file.metadata()}, {"tensors", tensors}}};

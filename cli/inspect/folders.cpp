@@ -86,8 +86,8 @@ Inspection describe_checkpoint(const io::CheckpointReader& reader, const Inspect
     files.add({name, format_count(bytes)});
     listed[name] = bytes;
   }
-  inspection.text = fmt::format("checkpoint  {}, step {}, all checksums right\n\n{}", reader.path().string(), reader.step(),
-                                files.text());
+  inspection.text = fmt::format("checkpoint  {}, step {}, all checksums right\n\n{}", reader.path().string(),
+                                reader.step(), files.text());
   Table facts({"fact", "value"});
   for (const auto& [section, value] : reader.user().items()) {
     if (section == "config") continue;  // config.toml and --json have it
@@ -116,7 +116,8 @@ Inspection inspect_checkpoint(const std::filesystem::path& path, const InspectOp
 
 Inspection inspect_run(const std::filesystem::path& path, const InspectOptions& options) {
   Inspection inspection;
-  inspection.json = {{"kind", "run"}, {"path", path.string()}, {"config", inspect_config(path / "config.toml").json["config"]}};
+  inspection.json = {
+      {"kind", "run"}, {"path", path.string()}, {"config", inspect_config(path / "config.toml").json["config"]}};
   inspection.text = fmt::format("run  {}\n", path.string());
   if (std::filesystem::exists(path / "metrics.jsonl")) {
     Inspection metrics = inspect_metrics(path / "metrics.jsonl");
