@@ -39,26 +39,26 @@ std::string kept_lines(std::string_view text, std::int64_t last_step) {
 
 }  // namespace
 
-nlohmann::json to_json(const StepMetrics& m) {
-  nlohmann::json json = {{"step", m.step},
-                         {"loss", number(m.loss)},
-                         {"lr", m.lr},
-                         {"grad_norm", number(m.grad_norm)},
-                         {"tokens", m.tokens},
-                         {"tokens_per_s", m.tokens_per_s()},
-                         {"step_s", m.step_s},
-                         {"intra_bytes", m.intra_bytes},
-                         {"inter_bytes", m.inter_bytes},
-                         {"peak_rss_bytes", m.peak_rss_bytes}};
+nlohmann::ordered_json to_json(const StepMetrics& m) {
+  nlohmann::ordered_json json = {{"step", m.step},
+                                 {"loss", number(m.loss)},
+                                 {"lr", m.lr},
+                                 {"grad_norm", number(m.grad_norm)},
+                                 {"tokens", m.tokens},
+                                 {"tokens_per_s", m.tokens_per_s()},
+                                 {"step_s", m.step_s},
+                                 {"intra_bytes", m.intra_bytes},
+                                 {"inter_bytes", m.inter_bytes},
+                                 {"peak_rss_bytes", m.peak_rss_bytes}};
   if (m.skipped) json["skipped"] = true;
   return json;
 }
 
-nlohmann::json to_json(const EvaluationMetrics& m) {
+nlohmann::ordered_json to_json(const EvaluationMetrics& m) {
   return {{"step", m.step}, {"val_loss", number(m.val_loss)}, {"val_tokens", m.tokens}, {"eval_s", m.eval_s}};
 }
 
-nlohmann::json to_json(const Summary& s) {
+nlohmann::ordered_json to_json(const Summary& s) {
   return {{"steps", s.steps},
           {"val_loss", s.val_loss ? number(*s.val_loss) : nlohmann::json()},
           {"tokens_per_s", s.tokens_per_s},
@@ -104,7 +104,7 @@ MetricsLog::~MetricsLog() {
   if (descriptor_ >= 0) ::close(descriptor_);
 }
 
-void MetricsLog::append(const nlohmann::json& line) {
+void MetricsLog::append(const nlohmann::ordered_json& line) {
   const std::string text = line.dump() + '\n';
   const off_t before = ::lseek(descriptor_, 0, SEEK_END);
   ssize_t written;

@@ -47,9 +47,9 @@ struct RunStatistics {
 };
 RunStatistics read_statistics(const std::filesystem::path& metrics_path);
 
-nlohmann::json to_json(const StepMetrics& metrics);
-nlohmann::json to_json(const EvaluationMetrics& metrics);
-nlohmann::json to_json(const Summary& summary);
+nlohmann::ordered_json to_json(const StepMetrics& metrics);
+nlohmann::ordered_json to_json(const EvaluationMetrics& metrics);
+nlohmann::ordered_json to_json(const Summary& summary);
 
 /// Appends lines to metrics.jsonl.
 class MetricsLog {
@@ -62,7 +62,7 @@ class MetricsLog {
   MetricsLog& operator=(const MetricsLog&) = delete;
 
   /// Write one line with one system call; throws Error with the path, e.g. for a full disk.
-  void append(const nlohmann::json& line);
+  void append(const nlohmann::ordered_json& line);
   /// Put what was appended on the disk.
   void sync();
 

@@ -28,17 +28,16 @@ StepMetrics step_metrics(std::int64_t step) {
   return metrics;
 }
 
-std::vector<std::string> keys_of(const nlohmann::json& json) {
+std::vector<std::string> keys_of(const nlohmann::ordered_json& json) {
   std::vector<std::string> keys;
   for (const auto& [key, value] : json.items()) keys.push_back(key);
   return keys;
 }
 
 TEST(Metrics, StepHasTheKeysOfTheFormat) {
-  const nlohmann::json json = to_json(step_metrics(3));
-  EXPECT_THAT(keys_of(json),
-              ::testing::UnorderedElementsAre("step", "loss", "lr", "grad_norm", "tokens", "tokens_per_s", "step_s",
-                                              "intra_bytes", "inter_bytes", "peak_rss_bytes"));
+  const nlohmann::ordered_json json = to_json(step_metrics(3));
+  EXPECT_THAT(keys_of(json), ::testing::ElementsAre("step", "loss", "lr", "grad_norm", "tokens", "tokens_per_s",
+                                                    "step_s", "intra_bytes", "inter_bytes", "peak_rss_bytes"));
   EXPECT_EQ(json["tokens_per_s"].get<double>(), 100 / 1.5);
 }
 
@@ -47,7 +46,7 @@ TEST(Metrics, NumbersThatAreNotFiniteAreNull) {
   metrics.loss = std::numeric_limits<double>::infinity();
   metrics.grad_norm = std::numeric_limits<double>::quiet_NaN();
   metrics.skipped = true;
-  const nlohmann::json json = nlohmann::json::parse(to_json(metrics).dump());
+  const auto json = nlohmann::json::parse(to_json(metrics).dump());
   EXPECT_TRUE(json["loss"].is_null());
   EXPECT_TRUE(json["grad_norm"].is_null());
   EXPECT_EQ(json["skipped"], true);
@@ -56,8 +55,8 @@ TEST(Metrics, NumbersThatAreNotFiniteAreNull) {
 TEST(Metrics, SummaryHasTheKeysOfTheFormat) {
   const Summary summary;
   EXPECT_THAT(keys_of(to_json(summary)),
-              ::testing::UnorderedElementsAre("steps", "val_loss", "tokens_per_s", "peak_rss_bytes", "recipe",
-                                              "intra_bytes_per_step", "inter_bytes_per_step", "world"));
+              ::testing::ElementsAre("steps", "val_loss", "tokens_per_s", "peak_rss_bytes", "intra_bytes_per_step",
+                                     "inter_bytes_per_step", "recipe", "world"));
   EXPECT_TRUE(to_json(summary)["val_loss"].is_null());
 }
 

@@ -170,7 +170,10 @@ void Trainer::State::sample() {
   std::error_code error;
   std::filesystem::create_directories(path.parent_path(), error);
   TESSERA_CHECK(!error, "cannot create {}: {}", path.parent_path().string(), error.message());
-  write_file(path, config.sample.prompt + tokenizer.decode(ids) + "\n");
+  data::StreamDecoder decoder;  // what a model of bytes makes need not be UTF-8
+  std::string text = config.sample.prompt;
+  for (const std::int64_t id : ids) text += decoder.push(id);
+  write_file(path, text + decoder.finish() + "\n");
 }
 
 Summary Trainer::State::summarize() {

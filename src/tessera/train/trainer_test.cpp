@@ -85,6 +85,20 @@ TEST_F(TrainerTest, LearnsAndLeavesTheRunFolder) {
   EXPECT_FALSE(std::filesystem::is_empty(run / "tensorboard"));
 }
 
+TEST_F(TrainerTest, DescribesTheRun) {
+  TrainConfig config = tiny_config(directory_.path());
+  config.keep_last = 1;
+  config.threads = 1;
+  const std::string text = Trainer(config).describe();
+  EXPECT_THAT(text, HasSubstr(", 1 thread\n"));
+  // 257 + 32 embeddings, two blocks of 12 D^2 weights and 13 D vectors, the last norm; D = 32.
+  EXPECT_THAT(text, HasSubstr(fmt::format("gpt, {:.1f}k parameters: 2 layers, width 32",
+                                          ((257 + 32) * 32 + 2 * (12 * 32 * 32 + 13 * 32) + 2 * 32) / 1e3)));
+  EXPECT_THAT(text, HasSubstr("recipe     w4a8, head bf16, last 1 blocks bf16, activations fp32\n"));
+  EXPECT_THAT(text, HasSubstr("tokens in 1 file; 128 tokens per step"));
+  EXPECT_FALSE(path_exists(config.out));
+}
+
 class Recipes : public TrainerTest, public ::testing::WithParamInterface<const char*> {};
 INSTANTIATE_TEST_SUITE_P(All, Recipes, ::testing::Values("fp32", "rms4", "w4a8"),
                          [](const auto& info) { return info.param; });
