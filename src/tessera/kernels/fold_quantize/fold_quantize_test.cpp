@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tessera/base/aligned_buffer.h"
+#include "tessera/base/int4.h"
 #include "tessera/base/testing/float_matrix.h"
 #include "tessera/base/testing/random.h"
 #include "tessera/base/testing/shapes.h"
