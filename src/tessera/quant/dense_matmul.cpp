@@ -11,8 +11,35 @@
 #include "tessera/base/parallel.h"
 #include "tessera/quant/torch_parallel.h"
 
+// The OpenMP runtime that torch links (see torch_parallel.cpp), and MKL, weak because not every build of torch has it;
+// its setter returns the thread's earlier setting.
+extern "C" {
+void omp_set_num_threads(int threads);
+int omp_get_max_threads();
+__attribute__((weak)) int MKL_Set_Num_Threads_Local(int threads);
+}
+
 namespace tessera::quant {
 namespace {
+
+// MKL and oneDNN plan for as many threads as the settings allow, even where a parallel region leaves them one, and
+// their sums follow the plan. Within this scope the calling thread's settings say one.
+class OneLibraryThread {
+ public:
+  OneLibraryThread() : omp_(omp_get_max_threads()) {
+    omp_set_num_threads(1);
+    if (MKL_Set_Num_Threads_Local != nullptr) mkl_ = MKL_Set_Num_Threads_Local(1);
+  }
+  ~OneLibraryThread() {
+    omp_set_num_threads(omp_);
+    if (MKL_Set_Num_Threads_Local != nullptr) MKL_Set_Num_Threads_Local(mkl_);
+  }
+  OneLibraryThread(const OneLibraryThread&) = delete;
+  OneLibraryThread& operator=(const OneLibraryThread&) = delete;
+
+ private:
+  int omp_, mkl_ = 0;
+};
 
 // Calls f(dim, begin, size) for every block of the output. At least two blocks, because a lone one would run outside a
 // parallel region, where the library takes threads of its own.
@@ -21,10 +48,12 @@ void for_output_blocks(std::int64_t m, std::int64_t n, F f) {
   use_torch_threads();
   const int dim = m >= 2 ? 0 : 1;
   const std::int64_t size = dim == 0 ? m : n;
-  const std::int64_t block = std::clamp<std::int64_t>(round_up(div_ceil<std::int64_t>(size, 2), std::int64_t{16}), 1, 128);
+  const std::int64_t block =
+      std::clamp<std::int64_t>(round_up(div_ceil<std::int64_t>(size, 2), std::int64_t{16}), 1, 128);
   const std::int64_t step = block >= size ? std::max<std::int64_t>(div_ceil<std::int64_t>(size, 2), 1) : block;
   parallel_for(0, div_ceil(size, step), 1, [&](std::int64_t begin, std::int64_t end) {
     const at::AutoDispatchBelowADInplaceOrView no_autograd;  // workers do not inherit the caller's grad mode
+    const OneLibraryThread one_thread;
     for (std::int64_t i = begin; i < end; ++i) f(dim, i * step, std::min(step, size - i * step));
   });
 }
