@@ -100,7 +100,7 @@ TEST_F(TrainerTest, DescribesTheRun) {
 }
 
 class Recipes : public TrainerTest, public ::testing::WithParamInterface<const char*> {};
-INSTANTIATE_TEST_SUITE_P(All, Recipes, ::testing::Values("fp32", "rms4", "w4a8"),
+INSTANTIATE_TEST_SUITE_P(All, Recipes, ::testing::Values("fp32", "bf16", "int8", "rms4", "w4a8"),
                          [](const auto& info) { return info.param; });
 
 TEST_P(Recipes, ThreadsDoNotMatter) {
@@ -115,6 +115,22 @@ TEST_P(Recipes, ThreadsDoNotMatter) {
   }
   expect_equal_checkpoints(directory_ / "threads-1/checkpoints/step-20", directory_ / "threads-2/checkpoints/step-20");
   expect_equal_metrics(directory_ / "threads-1", directory_ / "threads-2");
+}
+
+// Products so large that libraries would split their sums by threads.
+TEST_P(Recipes, ThreadsDoNotMatterToLargeProducts) {
+  for (const int threads : {1, 2}) {
+    TrainConfig config = tiny_config(directory_.path(), fmt::format("threads-{}", threads));
+    config.recipe = GetParam();
+    config.threads = threads;
+    config.model = {.layers = 1, .heads = 4, .width = 256, .context = 128};
+    config.batch = 16;
+    config.steps = 2;
+    config.schedule.warmup_steps = 0;
+    config.data.validation = "";
+    train(config);
+  }
+  expect_equal_checkpoints(directory_ / "threads-1/checkpoints/step-2", directory_ / "threads-2/checkpoints/step-2");
 }
 
 TEST_P(Recipes, ResumeIsNeverHavingStopped) {
