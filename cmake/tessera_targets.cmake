@@ -3,7 +3,8 @@
 # Every one takes
 #   SOURCES a.cpp ...          default for test, bench and fuzzer: <name>.cpp
 #   DEPENDS target ...         layers and libraries (public for a library)
-#   TORCH                      links LibTorch and precompiles <torch/torch.h> (a TU that includes it: 20 s -> 6 s)
+#   TORCH                      links LibTorch, precompiles tessera/quant/torch.h and compiles a target's sources together
+#                              (unity build): what they share of LibTorch's templates is instantiated once
 #   ATEN                       links LibTorch, no precompiled header (a TU that includes a few ATen headers: 4 s)
 # and tessera_add_library also PRIVATE_DEPENDS. Below quant no target says either, so a torch header does not compile
 # there.
@@ -32,12 +33,14 @@ if(TESSERA_BUILD_FUZZERS)
   target_link_options(tessera_options INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 
-# One precompiled torch/torch.h for all targets that say TORCH. Sources still include what they use, so that -DTESSERA_TORCH_PCH=OFF builds the same.
+# One precompiled header for all targets that say TORCH. Sources still include what they use, so that
+# -DTESSERA_TORCH_PCH=OFF, which also compiles them one by one, builds the same.
 if(TESSERA_WITH_TORCH AND TESSERA_TORCH_PCH)
   file(CONFIGURE OUTPUT torch_pch.cpp CONTENT "// Carries the precompiled header.\n")
   add_library(tessera_torch_pch OBJECT ${CMAKE_CURRENT_BINARY_DIR}/torch_pch.cpp)
   target_link_libraries(tessera_torch_pch PRIVATE tessera_options torch::cpu)
-  target_precompile_headers(tessera_torch_pch PRIVATE <torch/torch.h>)
+  target_include_directories(tessera_torch_pch PRIVATE ${PROJECT_SOURCE_DIR}/src)
+  target_precompile_headers(tessera_torch_pch PRIVATE <tessera/quant/torch.h>)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     target_compile_options(tessera_options INTERFACE -fpch-preprocess)  # ccache needs it
   else()
@@ -64,6 +67,7 @@ function(tessera_configure_target target)
   endif()
   if(ARGN STREQUAL "TORCH" AND TESSERA_TORCH_PCH)
     target_precompile_headers(${target} REUSE_FROM tessera_torch_pch)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
   endif()
 endfunction()
 

@@ -1,15 +1,17 @@
 #include "tessera/nn/linear.h"
 
+#include <torch/nn/modules/linear.h>
+
 #include "bench/benches.h"
 
 namespace tessera::cli {
 namespace {
 
-struct Peer {
+struct LinearPeer {
   std::string name;
   torch::ScalarType dtype;
 };
-const Peer kPeers[] = {{"torch fp32", torch::kFloat32}, {"torch bf16", torch::kBFloat16}};
+const LinearPeer kLinearPeers[] = {{"torch fp32", torch::kFloat32}, {"torch bf16", torch::kBFloat16}};
 
 // Forward and backward of one layer, gradients of input, weight and bias made anew.
 template <typename Layer>
@@ -30,7 +32,7 @@ std::vector<BenchRow> bench_linear(const BenchOptions& options) {
   torch::manual_seed(1);
   std::vector<BenchRow> rows;
   for (const Shape& shape : options.shapes)
-    for (const Peer& peer : kPeers) {
+    for (const LinearPeer& peer : kLinearPeers) {
       std::vector<Contender> contenders;
       torch::nn::Linear theirs(shape.depth, shape.columns);
       theirs->to(peer.dtype);

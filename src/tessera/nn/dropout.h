@@ -1,10 +1,9 @@
 #pragma once
 // Dropout from the counter-based generator: the mask is recomputed in backward, never stored.
-#include <torch/torch.h>
-
 #include <string_view>
 
 #include "tessera/base/philox.h"
+#include "tessera/quant/torch.h"
 
 namespace tessera::nn {
 

@@ -1,6 +1,6 @@
 #pragma once
 // Token embedding whose gradient sums in a fixed order.
-#include <torch/torch.h>
+#include "tessera/quant/torch.h"
 
 namespace tessera::nn {
 

@@ -1,11 +1,10 @@
 #pragma once
 // Output head and cross-entropy in one function, chunk of tokens by chunk, so that logits [N, vocabulary] never exist
 // whole: at most kHeadChunkElements of them at a time. Gradients are made in the forward pass, while the chunk is there.
-#include <torch/torch.h>
-
 #include <cstdint>
 
 #include "tessera/nn/linear_products.h"
+#include "tessera/quant/torch.h"
 
 namespace tessera::nn {
 

@@ -1,9 +1,9 @@
 #pragma once
 // Initialization that does not depend on the world size: element i of parameter p is a function of (seed, p, i).
-#include <torch/torch.h>
-
 #include <cstdint>
 #include <string_view>
+
+#include "tessera/quant/torch.h"
 
 namespace tessera::nn {
 

@@ -1,10 +1,10 @@
 #pragma once
 // Keys and values of the positions a model has already seen, one pair per block.
-#include <torch/torch.h>
-
 #include <cstdint>
 #include <utility>
 #include <vector>
+
+#include "tessera/quant/torch.h"
 
 namespace tessera::nn {
 

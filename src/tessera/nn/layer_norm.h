@@ -1,6 +1,6 @@
 #pragma once
 // LayerNorm with gradients that do not depend on the thread count; torch's weight and bias gradients do (spec 1.3.5).
-#include <torch/torch.h>
+#include "tessera/quant/torch.h"
 
 namespace tessera::nn {
 

@@ -1,7 +1,5 @@
 #pragma once
 // A drop-in for torch::nn::Linear whose products follow a recipe.
-#include <torch/torch.h>
-
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -9,6 +7,7 @@
 #include "tessera/base/philox.h"
 #include "tessera/nn/linear_products.h"
 #include "tessera/quant/recipe.h"
+#include "tessera/quant/torch.h"
 
 namespace tessera::nn {
 

@@ -1,6 +1,7 @@
 #include "tessera/nn/linear.h"
 
 #include <gtest/gtest.h>
+#include <torch/torch.h>
 
 #include "tessera/base/check.h"
 #include "tessera/nn/testing/autograd_memory.h"

@@ -1,5 +1,7 @@
 #include "tessera/nn/local_runner.h"
 
+#include <torch/csrc/autograd/autograd.h>
+
 namespace tessera::nn {
 namespace {
 

@@ -1,12 +1,11 @@
 #pragma once
 // A unit is the part of a model that is gathered, run and released together: the embedding, one block, the head.
 // A model is a list of units, run by an injected UnitRunner; it knows nothing of ranks.
-#include <torch/torch.h>
-
 #include <cstdint>
 #include <vector>
 
 #include "tessera/base/philox.h"
+#include "tessera/quant/torch.h"
 
 namespace tessera::nn {
 

@@ -39,8 +39,10 @@ TrainConfig checked(TrainConfig config) {
   return config;
 }
 
+}  // namespace
+
 // Files and views of a run under way.
-struct Outputs {
+struct Trainer::Outputs {
   Outputs(const RunFolder& folder, const TrainConfig& config, std::int64_t first_step, bool resumed)
       : metrics(folder.metrics(), resumed ? std::optional(first_step) : std::nullopt),
         progress(stdout, first_step, config.steps, config.log.every) {
@@ -56,8 +58,6 @@ struct Outputs {
     for (const auto& [tag, value] : values) tensorboard->scalar(step, tag, value);
   }
 };
-
-}  // namespace
 
 struct Trainer::State {
   explicit State(TrainConfig given)

@@ -1,7 +1,8 @@
 #pragma once
 // Trains a GPT as a TrainConfig says and leaves a run folder:
-//   config.toml            the configuration as resolved; `tessera train --config RUN/config.toml --resume auto` goes
-//   on metrics.jsonl          one object per step and one per evaluation (metrics.h) checkpoints/step-N/    model_io.h
+//   config.toml            the configuration as resolved; `--config RUN/config.toml --resume auto` goes on
+//   metrics.jsonl          one object per step and one per evaluation (metrics.h)
+//   checkpoints/step-N/    model_io.h
 //   samples/step-N.txt     text of the model
 //   tensorboard/           event files, by option
 //   summary.json           at the end
@@ -53,6 +54,7 @@ class Trainer {
   TrainResult run();
 
  private:
+  struct Outputs;
   struct State;
   std::unique_ptr<State> state_;
 };

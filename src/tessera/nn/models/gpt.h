@@ -1,7 +1,5 @@
 #pragma once
 // GPT-2 (Radford et al. 2019): pre-norm decoder, learned positions, GELU (tanh form), optionally tied head.
-#include <torch/torch.h>
-
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -10,6 +8,7 @@
 #include "tessera/nn/kv_cache.h"
 #include "tessera/nn/unit.h"
 #include "tessera/quant/recipe.h"
+#include "tessera/quant/torch.h"
 
 namespace tessera::nn {
 

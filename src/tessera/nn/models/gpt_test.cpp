@@ -1,6 +1,7 @@
 #include "tessera/nn/models/gpt.h"
 
 #include <gtest/gtest.h>
+#include <torch/torch.h>
 
 #include "tessera/base/check.h"
 #include "tessera/nn/head_loss.h"

@@ -2,12 +2,11 @@
 // Fake quantization in fp64 with plain torch operations: the oracle of the linear layer. It shares nothing with the
 // kernels; values next to a rounding edge may fall on the other side in fp32, so tests compare products of the codes
 // that were made, and codes separately.
-#include <torch/torch.h>
-
 #include <cmath>
 
 #include "tessera/base/int4.h"
 #include "tessera/quant/codes.h"
+#include "tessera/quant/torch.h"
 
 namespace tessera::nn::testing {
 

@@ -3,7 +3,7 @@
 //   R = sum (mean - exact)^2 / sum (var / K)
 // is 1 within sampling error; a bias makes R grow with K. With at least 1e4 elements and K >= 64, R of an unbiased
 // estimator has a standard deviation below sqrt(2 / elements) * (a few) << 0.1.
-#include <torch/torch.h>
+#include "tessera/quant/torch.h"
 
 namespace tessera::nn::testing {
 
