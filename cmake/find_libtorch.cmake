@@ -26,6 +26,10 @@ else()
   set(_gomp gomp)
 endif()
 
+# Installed programs find the same LibTorch. (CMAKE_INSTALL_RPATH_USE_LINK_PATH leaves out folders below the source
+# tree, where .venv is.)
+list(APPEND CMAKE_INSTALL_RPATH ${TESSERA_TORCH_DIR}/lib)
+
 if(NOT TARGET torch::cpu)
   add_library(torch::c10 SHARED IMPORTED GLOBAL)
   set_target_properties(torch::c10 PROPERTIES IMPORTED_LOCATION ${TESSERA_TORCH_DIR}/lib/libc10.so)
