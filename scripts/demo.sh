@@ -39,5 +39,5 @@ say "The three runs (also in $out/summary.json)"
 python3 scripts/demo_report.py "$out" "${recipes[@]}"
 
 say "A sample of the w4a8 model"
-"$tessera" generate "$out/w4a8" --prompt "It was a truth " --tokens 300 --seed 1
+"$tessera" generate "$out/w4a8" --prompt "It was a truth " --tokens 400 --temperature 0.7 --seed 1
 echo
