@@ -1,10 +1,11 @@
 # The README's commands. Each does the set-up it needs; a second call does only what changed.
-#   make demo | test | build | bench | install | format | lint | clean | help
+#   make demo | test | build | bench | fuzz | install | format | lint | clean | help
 # Variables: PRESET=release (CMakePresets.json), JOBS, PREFIX (make install), PYTHON, TESSERA_TORCH_DIR.
 
 PRESET ?= release
 BUILD := build/$(PRESET)
 PREFIX ?= install
+FUZZ_SECONDS ?= 310
 # One job per core, but no more than memory for a translation unit with LibTorch (1.3 GB) allows.
 JOBS ?= $(shell awk -v cores=$$(nproc) '/MemAvailable/ {m = int($$2 / 1300000)} \
           END {j = m < cores ? m : cores; print j < 1 ? 1 : j}' /proc/meminfo)
@@ -14,7 +15,7 @@ ifneq ($(TESSERA_TORCH_DIR),)
   CMAKE_FLAGS += -DTESSERA_TORCH_DIR=$(TESSERA_TORCH_DIR)
 endif
 
-.PHONY: help demo test build setup configure bench install format lint clean
+.PHONY: help demo test build setup configure bench fuzz install format lint clean
 
 help:  ## print this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) \
@@ -45,6 +46,11 @@ bench: configure  ## measure our matrix products beside the libraries'
 	@ninja -C $(BUILD) -j $(JOBS) tessera
 	@GLIBC_TUNABLES=glibc.malloc.hugetlb=1 $(BUILD)/cli/tessera bench gemm
 	@GLIBC_TUNABLES=glibc.malloc.hugetlb=1 $(BUILD)/cli/tessera bench linear
+
+fuzz:  ## fuzz the file readers under ASan and UBSan, FUZZ_SECONDS each (default 310); needs clang-16
+	@scripts/setup.sh lint
+	@cmake --preset fuzz >/dev/null && ninja -C build/fuzz -j $(JOBS)
+	@scripts/fuzz.sh build/fuzz/fuzz $(FUZZ_SECONDS)
 
 install: build  ## install the program, headers and libraries to PREFIX (default: install/)
 	@cmake --install $(BUILD) --prefix $(PREFIX)
