@@ -49,6 +49,14 @@ if(TESSERA_WITH_TORCH AND TESSERA_TORCH_PCH)
   endif()
 endif()
 
+# tessera_compile_together(target): one compilation for up to six sources; for targets whose headers cost more than
+# their code (JSON, CLI11, LibTorch). Off with the precompiled header, so that one build checks every source alone.
+function(tessera_compile_together target)
+  if(TESSERA_TORCH_PCH)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
+  endif()
+endfunction()
+
 # tessera_configure_target(target [TORCH | ATEN]): options and LibTorch; the functions below call it.
 function(tessera_configure_target target)
   target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:tessera_options>)
@@ -67,7 +75,7 @@ function(tessera_configure_target target)
   endif()
   if(ARGN STREQUAL "TORCH" AND TESSERA_TORCH_PCH)
     target_precompile_headers(${target} REUSE_FROM tessera_torch_pch)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
+    tessera_compile_together(${target})
   endif()
 endfunction()
 
