@@ -20,7 +20,8 @@ Spirals make_spirals() {
   const auto labels = torch::arange(kPoints).remainder(2);
   const auto turn = 3 * M_PI * torch::rand(kPoints).sqrt();
   const auto angle = turn + M_PI * labels;
-  const auto points = torch::stack({turn * angle.cos(), turn * angle.sin()}, 1) / 10 + 0.01 * torch::randn({kPoints, 2});
+  const auto points =
+      torch::stack({turn * angle.cos(), turn * angle.sin()}, 1) / 10 + 0.01 * torch::randn({kPoints, 2});
   const auto phase = points.matmul(4 * torch::randn({2, kFeatures / 2}));
   return {torch::cat({phase.sin(), phase.cos()}, 1), labels};
 }
@@ -45,7 +46,8 @@ int main() {
     const auto loss = torch::nn::functional::cross_entropy(logits, data.labels);
     accuracy = logits.argmax(1).eq(data.labels).to(torch::kFloat64).mean().item<double>();
     if (step % 20 == 0) {
-      std::printf("step %3lld  loss %.4f  accuracy %.3f\n", static_cast<long long>(step), loss.item<double>(), accuracy);
+      std::printf("step %3lld  loss %.4f  accuracy %.3f\n", static_cast<long long>(step), loss.item<double>(),
+                  accuracy);
     }
     optimizer.zero_grad();
     loss.backward();

@@ -35,17 +35,17 @@ namespace detail {
 }  // namespace tessera
 
 /// TESSERA_CHECK(n > 0, "batch is {}, expected at least 1", n): throws tessera::Error.
-#define TESSERA_CHECK(condition, ...)                  \
-  do {                                                 \
-    if (!(condition)) [[unlikely]] {                   \
-      ::tessera::fail(__VA_ARGS__);                    \
-    }                                                  \
+#define TESSERA_CHECK(condition, ...) \
+  do {                                \
+    if (!(condition)) [[unlikely]] {  \
+      ::tessera::fail(__VA_ARGS__);   \
+    }                                 \
   } while (false)
 
 /// For our own mistakes; active in every build, so keep it out of inner loops.
-#define TESSERA_DCHECK(condition)                                          \
-  do {                                                                     \
-    if (!(condition)) [[unlikely]] {                                       \
-      ::tessera::detail::fail_internal(__FILE__, __LINE__, #condition);    \
-    }                                                                      \
+#define TESSERA_DCHECK(condition)                                       \
+  do {                                                                  \
+    if (!(condition)) [[unlikely]] {                                    \
+      ::tessera::detail::fail_internal(__FILE__, __LINE__, #condition); \
+    }                                                                   \
   } while (false)

@@ -56,11 +56,16 @@ IsaSet IsaSet::up_to(IsaLevel level) const {
 
 bool IsaSet::has(IsaLevel level) const {
   switch (level) {
-    case IsaLevel::kReference: return true;
-    case IsaLevel::kAvx2: return avx2;
-    case IsaLevel::kAvxVnni: return avx_vnni;
-    case IsaLevel::kAvx512Vnni: return avx512_vnni;
-    case IsaLevel::kAmx: return amx_int8;
+    case IsaLevel::kReference:
+      return true;
+    case IsaLevel::kAvx2:
+      return avx2;
+    case IsaLevel::kAvxVnni:
+      return avx_vnni;
+    case IsaLevel::kAvx512Vnni:
+      return avx512_vnni;
+    case IsaLevel::kAmx:
+      return amx_int8;
   }
   return false;
 }
@@ -74,11 +79,16 @@ IsaLevel IsaSet::best() const {
 
 std::string_view isa_name(IsaLevel level) {
   switch (level) {
-    case IsaLevel::kReference: return "reference";
-    case IsaLevel::kAvx2: return "avx2";
-    case IsaLevel::kAvxVnni: return "avx_vnni";
-    case IsaLevel::kAvx512Vnni: return "avx512_vnni";
-    case IsaLevel::kAmx: return "amx";
+    case IsaLevel::kReference:
+      return "reference";
+    case IsaLevel::kAvx2:
+      return "avx2";
+    case IsaLevel::kAvxVnni:
+      return "avx_vnni";
+    case IsaLevel::kAvx512Vnni:
+      return "avx512_vnni";
+    case IsaLevel::kAmx:
+      return "amx";
   }
   return "?";
 }

@@ -22,8 +22,8 @@ spdlog::logger& logger() {
 }  // namespace
 
 void log_message(LogLevel level, std::string_view message) {
-  static constexpr spdlog::level::level_enum kLevels[] = {spdlog::level::debug, spdlog::level::info, spdlog::level::warn,
-                                                         spdlog::level::err};
+  static constexpr spdlog::level::level_enum kLevels[] = {spdlog::level::debug, spdlog::level::info,
+                                                          spdlog::level::warn, spdlog::level::err};
   logger().log(kLevels[static_cast<int>(level)], message);
 }
 

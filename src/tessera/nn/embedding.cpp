@@ -37,7 +37,8 @@ Tensor embedding(const Tensor& ids, const Tensor& table) {
   if (ids.numel() > 0) {
     const auto [low, high] = at::aminmax(ids);
     TORCH_CHECK_VALUE(low.item<std::int64_t>() >= 0 && high.item<std::int64_t>() < table.size(0), "token ids span ",
-                      low.item<std::int64_t>(), "..", high.item<std::int64_t>(), ", the vocabulary has ", table.size(0));
+                      low.item<std::int64_t>(), "..", high.item<std::int64_t>(), ", the vocabulary has ",
+                      table.size(0));
   }
   return EmbeddingFunction::apply(ids, table);
 }

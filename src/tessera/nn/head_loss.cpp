@@ -50,7 +50,8 @@ struct HeadLossFunction : torch::autograd::Function<HeadLossFunction> {
       call.row_offset += begin;
       SavedActivations saved;
       const Tensor logits =
-          linear_forward(call, hidden.narrow(0, begin, size), {}, state->want_dx, state->want_dw, &saved).to(torch::kFloat);
+          linear_forward(call, hidden.narrow(0, begin, size), {}, state->want_dx, state->want_dw, &saved)
+              .to(torch::kFloat);
       sum += chunk_loss(logits, targets.narrow(0, begin, size), gradient, 1.0 / static_cast<double>(state->count));
       if (!gradient) continue;
       const LinearGradients gradients = linear_backward(
@@ -80,13 +81,15 @@ std::int64_t head_chunk_tokens(std::int64_t vocabulary) {
 Tensor head_loss(const Tensor& hidden, const Tensor& weight, const Tensor& targets_in, const LinearCall& call) {
   const Tensor targets = targets_in.contiguous();
   TORCH_CHECK_VALUE(targets.dim() == 1 && targets.size(0) == hidden.size(0) && targets.scalar_type() == torch::kLong,
-                    "targets are ", targets.scalar_type(), " ", targets.sizes(), ", expected int64 [", hidden.size(0), "]");
+                    "targets are ", targets.scalar_type(), " ", targets.sizes(), ", expected int64 [", hidden.size(0),
+                    "]");
   auto state = c10::make_intrusive<HeadState>();
   state->call = call;
   state->count = targets.ge(0).sum().item<std::int64_t>();
-  TORCH_CHECK_VALUE(state->count > 0, "none of the ", targets.size(0), " tokens has a target, so there is no mean loss");
-  TORCH_CHECK_VALUE(targets.max().item<std::int64_t>() < call.out_features, "target ", targets.max().item<std::int64_t>(),
-                    " is outside the vocabulary of ", call.out_features);
+  TORCH_CHECK_VALUE(state->count > 0, "none of the ", targets.size(0),
+                    " tokens has a target, so there is no mean loss");
+  TORCH_CHECK_VALUE(targets.max().item<std::int64_t>() < call.out_features, "target ",
+                    targets.max().item<std::int64_t>(), " is outside the vocabulary of ", call.out_features);
   TORCH_CHECK_VALUE(targets.min().item<std::int64_t>() >= kernels::kIgnoreTarget, "target ",
                     targets.min().item<std::int64_t>(), " is negative; only -1 means no target");
   state->want_dx = at::GradMode::is_enabled() && hidden.requires_grad();

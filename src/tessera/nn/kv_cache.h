@@ -14,7 +14,8 @@ class KvCache {
   KvCache(std::int64_t layers, std::int64_t capacity) : capacity_(capacity), keys_(layers), values_(layers) {}
 
   /// Append [batch, heads, new, head_width] for `layer`; return all positions so far (views, valid until the next append).
-  std::pair<torch::Tensor, torch::Tensor> append(std::int64_t layer, const torch::Tensor& key, const torch::Tensor& value);
+  std::pair<torch::Tensor, torch::Tensor> append(std::int64_t layer, const torch::Tensor& key,
+                                                 const torch::Tensor& value);
 
   /// Positions complete in every layer; grows when the last block appended.
   std::int64_t length() const { return length_; }

@@ -77,8 +77,8 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, LinearCall call) {
   TORCH_CHECK_VALUE(x.dim() >= 1 && x.size(-1) == call.in_features, "Linear expects inputs of ", call.in_features,
                     " features, got shape ", x.sizes());
-  TORCH_CHECK_TYPE(x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16, "Linear input is ", x.scalar_type(),
-                   ", expected float32 or bfloat16");
+  TORCH_CHECK_TYPE(x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16, "Linear input is ",
+                   x.scalar_type(), ", expected float32 or bfloat16");
   const bool grad = at::GradMode::is_enabled();
   if (!grad || !(x.requires_grad() || weight.requires_grad() || (bias.defined() && bias.requires_grad()))) {
     const at::NoGradGuard no_grad;

@@ -44,7 +44,8 @@ quant::FoldRequest fold_request(const LinearCall& call, bool int4) {
   return request;
 }
 
-at::Tensor int4_dx(const LinearCall& call, const SavedActivations& saved, const quant::RowCodes& dy, at::ScalarType dtype) {
+at::Tensor int4_dx(const LinearCall& call, const SavedActivations& saved, const quant::RowCodes& dy,
+                   at::ScalarType dtype) {
   const quant::Int4Weight& weight = call.weight->int4(block_of(call));
   const at::Tensor rotated = quant::int_matmul(dy, weight.dx_panels, {}, {}, at::kFloat);
   return quant::unrotate(rotated, saved.int4.trust_mask, weight.codes.block, dtype);
@@ -72,8 +73,8 @@ void add_dense_dw(const LinearCall& call, const SavedActivations& saved, const a
 
 }  // namespace
 
-at::Tensor linear_forward(const LinearCall& call, const at::Tensor& x, const at::Tensor& bias, bool want_dx, bool want_dw,
-                          SavedActivations* saved) {
+at::Tensor linear_forward(const LinearCall& call, const at::Tensor& x, const at::Tensor& bias, bool want_dx,
+                          bool want_dw, SavedActivations* saved) {
   const quant::Recipe& recipe = call.recipe;
   const bool keep_int4 = saved != nullptr && want_dw && uses_int4(recipe.dw);
   // Only an rms4 forward clips activations, and only then does dX need their trust mask.
@@ -81,8 +82,7 @@ at::Tensor linear_forward(const LinearCall& call, const at::Tensor& x, const at:
   if (saved != nullptr && want_dw && is_dense(recipe.dw)) saved->dense = x.to(dense_dtype(recipe.dw));
   if (saved != nullptr && want_dw && recipe.dw == Product::kInt8)
     saved->int8_columns =
-        quant::fold_quantize(
-            x, {.limit = kInt8Max, .rounding = quant::Rounding::kNearestEven, .columns = true})
+        quant::fold_quantize(x, {.limit = kInt8Max, .rounding = quant::Rounding::kNearestEven, .columns = true})
             .columns;
   quant::RotatedRows rotated;
   if (uses_int4(recipe.forward) || keep_int4) {

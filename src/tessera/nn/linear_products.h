@@ -25,15 +25,15 @@ struct LinearCall {
 
 /// What backward needs of X; the recipe decides which part is defined.
 struct SavedActivations {
-  at::Tensor dense;             ///< [N, D] f32 or bf16: dW in floating point
-  quant::Int4Codes int4;        ///< packed codes and scales: dW in INT4; trust mask: dX after an rms4 forward
+  at::Tensor dense;              ///< [N, D] f32 or bf16: dW in floating point
+  quant::Int4Codes int4;         ///< packed codes and scales: dW in INT4; trust mask: dX after an rms4 forward
   quant::RowCodes int8_columns;  ///< X^T [D, N]: dW in INT8
 };
 
 /// Y [N, C] in the dtype of `x` [N, D] (f32 or bf16); `bias` [C] f32 or undefined. Fills `saved` with what the wanted
 /// gradients need; null: none.
-at::Tensor linear_forward(const LinearCall& call, const at::Tensor& x, const at::Tensor& bias, bool want_dx, bool want_dw,
-                          SavedActivations* saved);
+at::Tensor linear_forward(const LinearCall& call, const at::Tensor& x, const at::Tensor& bias, bool want_dx,
+                          bool want_dw, SavedActivations* saved);
 
 struct LinearGradients {
   at::Tensor dx;    ///< [N, D], dtype as asked, or undefined

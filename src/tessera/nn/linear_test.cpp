@@ -42,7 +42,9 @@ TEST_P(LinearRecipes, FidelityOnGaussianData) {
                dyd = dy.to(torch::kDouble);
   const double forward = relative(y - layer->bias, xd.matmul(w.t()));
   const double dx = relative(x.grad(), dyd.matmul(w)), dw = relative(layer->weight.grad(), dyd.t().matmul(xd));
-  struct Bound { double forward_low, forward_high, backward_high; };
+  struct Bound {
+    double forward_low, forward_high, backward_high;
+  };
   // fp32: eps 6e-8 times the random walk over 256 terms; bf16: two roundings of 2^-9 / sqrt 3; int8: absmax / 127.
   const std::map<std::string, Bound> bounds = {{"fp32", {0, 1e-6, 1e-6}},
                                                {"bf16", {1e-4, 4e-3, 4e-3}},
@@ -126,8 +128,11 @@ TEST(LinearBackward, GradientsAreUnbiased) {
     const Exact wrong = exact_gradients(x.detach(), layer->weight.detach(), dy, 128, name != "rms4");
     EXPECT_GT(dx.ratio(wrong.dx), 1.5) << name;
     const Tensor scales = quant::make_int4_weight(layer->weight.detach(), 128).codes.scales;
-    EXPECT_GT(dx.ratio(exact_gradients(x.detach(), layer->weight.detach(), dy * (scales.mean() / scales), 128,
-                                       name == "rms4").dx), 1.5) << name;
+    EXPECT_GT(
+        dx.ratio(
+            exact_gradients(x.detach(), layer->weight.detach(), dy * (scales.mean() / scales), 128, name == "rms4").dx),
+        1.5)
+        << name;
   }
 }
 
@@ -141,8 +146,10 @@ TEST(LinearBackward, NoiseFollowsItsPositionOnly) {
   };
   const Tensor base = gradient({1, 2, 3}, 0);
   EXPECT_TRUE(torch::equal(base, gradient({1, 2, 3}, 0)));
-  for (const auto& [noise, offset] : {std::pair{NoisePosition{2, 2, 3}, 0}, {NoisePosition{1, 3, 3}, 0},
-                                      {NoisePosition{1, 2, 4}, 0}, {NoisePosition{1, 2, 3}, 20}})
+  for (const auto& [noise, offset] : {std::pair{NoisePosition{2, 2, 3}, 0},
+                                      {NoisePosition{1, 3, 3}, 0},
+                                      {NoisePosition{1, 2, 4}, 0},
+                                      {NoisePosition{1, 2, 3}, 20}})
     EXPECT_FALSE(torch::equal(base, gradient(noise, offset)));
   Linear other(LinearOptions(64, 32).recipe(Recipe::named("w4a8")).name("other"));
   {
@@ -308,7 +315,10 @@ TEST(LinearErrors, AreSentencesWithTheValue) {
   EXPECT_NE(message_of([] { Recipe::named("fp4"); }).find("'fp4'"), std::string::npos);
   Linear layer = make(32, 16, "w4a8");
   EXPECT_NE(message_of([&] { layer->forward(torch::randn({2, 31})); }).find("[2, 31]"), std::string::npos);
-  EXPECT_NE(message_of([&] { layer->forward(torch::randn({2, 32}, torch::kDouble)); }).find("Double"), std::string::npos);
+  EXPECT_NE(message_of([&] {
+              layer->forward(torch::randn({2, 32}, torch::kDouble));
+            }).find("Double"),
+            std::string::npos);
   const Tensor y = layer->forward(torch::randn({2, 32}));
   {
     const torch::NoGradGuard no_grad;
@@ -319,7 +329,8 @@ TEST(LinearErrors, AreSentencesWithTheValue) {
   Tensor x = torch::randn({2, 32}).requires_grad_();
   EXPECT_NE(message_of([&] {
               torch::autograd::grad({layer->forward(x).sum()}, {x}, {}, std::nullopt, /*create_graph=*/true);
-            }).find("second derivative"), std::string::npos);
+            }).find("second derivative"),
+            std::string::npos);
 }
 
 TEST(LinearNonFinite, PoisonsItsRowOnly) {

@@ -20,7 +20,8 @@ kernels::FloatType float_type(at::ScalarType dtype) {
 
 void check_matrix(const at::Tensor& x) {
   TORCH_CHECK_VALUE(x.dim() == 2, "expected a matrix, got shape ", x.sizes());
-  TORCH_CHECK_VALUE(x.numel() == 0 || x.size(1) == 1 || x.stride(1) == 1, "expected contiguous columns, got strides ", x.strides());
+  TORCH_CHECK_VALUE(x.numel() == 0 || x.size(1) == 1 || x.stride(1) == 1, "expected contiguous columns, got strides ",
+                    x.strides());
 }
 
 kernels::FloatRows float_rows(const at::Tensor& x) {
@@ -35,8 +36,8 @@ kernels::MutableFloatRows mutable_float_rows(const at::Tensor& x) {
 
 const float* floats_or_null(const at::Tensor& x, std::int64_t size, const char* what) {
   if (!x.defined()) return nullptr;
-  TORCH_CHECK_VALUE(x.scalar_type() == at::kFloat && x.is_contiguous() && x.numel() == size, what, " is ", x.scalar_type(),
-                    " ", x.sizes(), ", expected ", size, " contiguous float32");
+  TORCH_CHECK_VALUE(x.scalar_type() == at::kFloat && x.is_contiguous() && x.numel() == size, what, " is ",
+                    x.scalar_type(), " ", x.sizes(), ", expected ", size, " contiguous float32");
   return x.const_data_ptr<float>();
 }
 

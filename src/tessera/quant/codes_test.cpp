@@ -52,8 +52,7 @@ TEST(IntMatmul, EqualsIntegerProductExactly) {
 TEST(IntMatmul, FusedSplitEqualsTwoPlanes) {
   torch::manual_seed(3);
   const Tensor dy = torch::randn({37, 96}), w = torch::randn({45, 96});
-  const RowCodes q = with_unit_scales(
-      fold_quantize(dy, {.key = {1, 2}, .noise = {3, 4, 5}, .rows = true}).rows);
+  const RowCodes q = with_unit_scales(fold_quantize(dy, {.key = {1, 2}, .noise = {3, 4, 5}, .rows = true}).rows);
   const Panels panels = pack_panels(rotate_rows(w, {.block = 32, .int4_packed = true}).int4, false);
   RowCodes high = q, low = q;
   high.codes = torch::zeros_like(q.codes);
@@ -76,7 +75,8 @@ TEST(IntMatmul, FusedSplitEqualsTwoPlanes) {
 TEST(DenseMatmul, ThreadsChangeNoBitAndShapesWork) {
   torch::manual_seed(2);
   for (const auto dtype : {torch::kFloat, torch::kBFloat16})
-    for (const auto& [m, n, k] : {std::tuple{0, 3, 4}, {1, 1, 5}, {1, 300, 64}, {2, 1, 7}, {129, 65, 200}, {768, 384, 128}}) {
+    for (const auto& [m, n, k] :
+         {std::tuple{0, 3, 4}, {1, 1, 5}, {1, 300, 64}, {2, 1, 7}, {129, 65, 200}, {768, 384, 128}}) {
       const Tensor a = torch::randn({m, k}).to(dtype), b = torch::randn({n, k}).to(dtype).t();
       const int threads = at::get_num_threads();
       at::set_num_threads(1);

@@ -47,8 +47,8 @@ const std::vector<std::string>& Recipe::names() {
 
 void Recipe::override_product(std::string_view which, std::string_view product_text) {
   const Product product = parse_product(product_text, which);
-  TESSERA_CHECK(!uses_int4(product), "recipe.{} is '{}', but one product can only be replaced by fp32, bf16 or int8", which,
-                product_text);
+  TESSERA_CHECK(!uses_int4(product), "recipe.{} is '{}', but one product can only be replaced by fp32, bf16 or int8",
+                which, product_text);
   if (which == "forward") {
     forward = product;
   } else if (which == "dx") {

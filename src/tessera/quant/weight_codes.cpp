@@ -14,8 +14,8 @@ Int4Weight make_int4_weight(const at::Tensor& weight, std::int32_t block) {
 
 Int8Weight make_int8_weight(const at::Tensor& weight) {
   Int8Weight made;
-  FoldedCodes codes = fold_quantize(
-      weight, {.limit = kInt8Max, .rounding = Rounding::kNearestEven, .rows = true, .columns = true});
+  FoldedCodes codes =
+      fold_quantize(weight, {.limit = kInt8Max, .rounding = Rounding::kNearestEven, .rows = true, .columns = true});
   made.forward_panels = pack_panels(codes.rows, /*transposed=*/false);
   made.forward_scales = codes.rows.scales;
   made.dx_panels = pack_panels(codes.columns, /*transposed=*/false);

@@ -27,8 +27,8 @@ constexpr std::int64_t kStreamBytes = 2 * 1024 * 1024;  // outputs from here on 
 /// What a micro-kernel wants from its surroundings.
 struct Tuning {
   IsaLevel isa;
-  int rows;                 ///< of a full block
-  std::int64_t depth;       ///< most codes of depth before it is cut
+  int rows;            ///< of a full block
+  std::int64_t depth;  ///< most codes of depth before it is cut
 };
 
 struct Plan {
@@ -318,9 +318,7 @@ void run_blocked(const IgemmParams& params, const Tuning& tuning) {
 
 }  // namespace
 
-void igemm_amx(const IgemmParams& params) {
-  run_blocked(params, {.isa = IsaLevel::kAmx, .rows = 32, .depth = 4096});
-}
+void igemm_amx(const IgemmParams& params) { run_blocked(params, {.isa = IsaLevel::kAmx, .rows = 32, .depth = 4096}); }
 
 void igemm_avx512_vnni(const IgemmParams& params) {
   run_blocked(params, {.isa = IsaLevel::kAvx512Vnni, .rows = 12, .depth = 1024});

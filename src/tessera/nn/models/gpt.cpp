@@ -21,8 +21,7 @@ void validate(const GptOptions& o) {
                 "activations are {}, expected float32 or bfloat16", c10::toString(o.activations));
   for (const auto& [what, recipe, kept] :
        {std::tuple{"recipe", o.recipe, o.keep_first + o.keep_last == o.layers}, {"head", o.head, false}}) {
-    const bool int4 =
-        quant::uses_int4(recipe.forward) || quant::uses_int4(recipe.dx) || quant::uses_int4(recipe.dw);
+    const bool int4 = quant::uses_int4(recipe.forward) || quant::uses_int4(recipe.dx) || quant::uses_int4(recipe.dw);
     TESSERA_CHECK(kept || !int4 || o.width % 16 == 0, "width is {}, but {} '{}' needs a multiple of 16", o.width, what,
                   recipe.describe());
   }
@@ -43,7 +42,8 @@ GptImpl::GptImpl(GptOptions options, std::uint64_t seed) : options_(std::move(op
   torch::nn::ModuleList blocks;
   for (std::int64_t i = 0; i < options_.layers; ++i) {
     const bool kept = i < options_.keep_first || i >= options_.layers - options_.keep_last;
-    blocks_.push_back(std::make_shared<GptBlock>(options_, kept ? quant::Recipe::named("bf16") : options_.recipe, i, seed));
+    blocks_.push_back(
+        std::make_shared<GptBlock>(options_, kept ? quant::Recipe::named("bf16") : options_.recipe, i, seed));
     blocks->push_back(std::static_pointer_cast<torch::nn::Module>(blocks_.back()));
   }
   register_module("blocks", blocks);
@@ -53,7 +53,8 @@ GptImpl::GptImpl(GptOptions options, std::uint64_t seed) : options_(std::move(op
 }
 
 TensorList GptImpl::run_blocks(const Tensor& ids, const Tensor& mask, UnitRunner& runner, const UnitContext& context) {
-  TORCH_CHECK_VALUE(ids.dim() == 2 && ids.size(1) >= 1, "token ids have shape ", ids.sizes(), ", expected [batch, tokens]");
+  TORCH_CHECK_VALUE(ids.dim() == 2 && ids.size(1) >= 1, "token ids have shape ", ids.sizes(),
+                    ", expected [batch, tokens]");
   TensorList x = runner.run(*embedding_, {ids}, context);
   for (const auto& block : blocks_) x = runner.run(*block, {x[0], mask}, context);
   return x;

@@ -24,11 +24,12 @@ struct GptOptions {
   bool bias = true;         ///< linear layers and norms have biases
 
   // Numerics: may change between runs.
-  double dropout = 0;  ///< after embedding, attention projection and MLP; in [0, 1)
+  double dropout = 0;                                   ///< after embedding, attention projection and MLP; in [0, 1)
   quant::Recipe recipe = quant::Recipe::named("w4a8");  ///< of the blocks' linear layers
   quant::Recipe head = quant::Recipe::named("bf16");
   std::int64_t keep_first = 0, keep_last = 0;  ///< so many first and last blocks run in bf16 instead
-  torch::ScalarType activations = torch::kFloat32;  ///< between layers: kFloat32 or kBFloat16; the residual stream is fp32
+  torch::ScalarType activations =
+      torch::kFloat32;  ///< between layers: kFloat32 or kBFloat16; the residual stream is fp32
 };
 
 /// One micro-batch.

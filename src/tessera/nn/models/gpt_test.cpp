@@ -29,7 +29,8 @@ GptOptions small(const std::string& recipe = "fp32") {
 TokenBatch random_batch(const GptOptions& options, std::int64_t batch, std::int64_t tokens) {
   torch::manual_seed(11);
   return {torch::randint(options.vocabulary, {batch, tokens}, torch::kLong),
-          torch::randint(options.vocabulary, {batch, tokens}, torch::kLong), {}};
+          torch::randint(options.vocabulary, {batch, tokens}, torch::kLong),
+          {}};
 }
 
 // GPT-2 in plain LibTorch and fp64, written from the paper: the oracle of architecture and gradients.
@@ -97,8 +98,8 @@ TEST(GptParity, LogitsAndGradientsEqualPlainLibTorch) {
     const TokenBatch batch = random_batch(options, 3, 24);
     EXPECT_LE(relative(model->logits(batch.inputs, runner, {}), plain.logits(batch.inputs)), kParity);
     const Tensor loss = model->loss(batch, runner, {});
-    const Tensor expected = torch::nn::functional::cross_entropy(plain.logits(batch.inputs).view({-1, options.vocabulary}),
-                                                                 batch.targets.view({-1}));
+    const Tensor expected = torch::nn::functional::cross_entropy(
+        plain.logits(batch.inputs).view({-1, options.vocabulary}), batch.targets.view({-1}));
     EXPECT_NEAR(loss.item<double>(), expected.item<double>(), kParity * expected.item<double>());
     loss.backward();
     expected.backward();
@@ -136,7 +137,8 @@ TEST(GptLoss, ChunkedHeadEqualsWholeHead) {
   const std::int64_t vocabulary = (std::int64_t{1} << 22) / 20, width = 32, tokens = 67;
   ASSERT_EQ(head_chunk_tokens(vocabulary), 20);
   torch::manual_seed(4);
-  Tensor hidden = torch::randn({tokens, width}).requires_grad_(), weight = (torch::randn({vocabulary, width}) / 8).requires_grad_();
+  Tensor hidden = torch::randn({tokens, width}).requires_grad_(),
+         weight = (torch::randn({vocabulary, width}) / 8).requires_grad_();
   const Tensor targets = torch::randint(vocabulary, {tokens}, torch::kLong);
   auto handle = std::make_shared<MasterWeight>();
   handle->refresh(weight);
@@ -154,7 +156,8 @@ TEST(GptLoss, ChunkedHeadEqualsWholeHead) {
   EXPECT_LE(relative(ours_w, weight.grad()), kParity);
 }
 
-std::map<std::string, Tensor> gradients(Gpt& model, const TokenBatch& batch, UnitRunner& runner, const UnitContext& context) {
+std::map<std::string, Tensor> gradients(Gpt& model, const TokenBatch& batch, UnitRunner& runner,
+                                        const UnitContext& context) {
   model->zero_grad();
   model->loss(batch, runner, context).backward();
   std::map<std::string, Tensor> result;
@@ -291,7 +294,11 @@ TEST(GptErrors, NameTheValue) {
   EXPECT_NE(message([](auto& o) { o.layers = 0; }).find("layers is 0"), std::string::npos);
   EXPECT_NE(message([](auto& o) { o.dropout = 1; }).find("dropout is 1"), std::string::npos);
   EXPECT_NE(message([](auto& o) { o.keep_last = 4; }).find("keep_last 4"), std::string::npos);
-  EXPECT_NE(message([](auto& o) { o.width = 40; o.recipe = Recipe::named("rms4"); }).find("multiple of 16"), std::string::npos);
+  EXPECT_NE(message([](auto& o) {
+              o.width = 40;
+              o.recipe = Recipe::named("rms4");
+            }).find("multiple of 16"),
+            std::string::npos);
   Gpt model(small(), 1);
   LocalRunner runner;
   EXPECT_THROW(model->logits(torch::full({1, 4}, 61, torch::kLong), runner, {}), c10::ValueError);

@@ -41,8 +41,8 @@ GptEmbedding::GptEmbedding(const GptOptions& options, std::uint64_t seed) : drop
 TensorList GptEmbedding::forward(const TensorList& inputs, const UnitContext& context) {
   const Tensor& ids = inputs[0];
   const std::int64_t first = context.cache ? context.cache->length() : 0, tokens = ids.size(1);
-  TORCH_CHECK_VALUE(first + tokens <= position_.size(0), "sequence has ", first + tokens, " tokens, the model's context is ",
-                    position_.size(0));
+  TORCH_CHECK_VALUE(first + tokens <= position_.size(0), "sequence has ", first + tokens,
+                    " tokens, the model's context is ", position_.size(0));
   const Tensor x = nn::embedding(ids, token_) + position_.narrow(0, first, tokens);
   return {maybe_dropout(x, dropout_, "embedding", context)};
 }
@@ -64,7 +64,8 @@ GptBlock::GptBlock(const GptOptions& options, const quant::Recipe& recipe, std::
   down_ = add_linear("down", 4 * width, width, residual_std, seed);
 }
 
-Linear GptBlock::add_linear(const std::string& name, std::int64_t in, std::int64_t out, double std, std::uint64_t seed) {
+Linear GptBlock::add_linear(const std::string& name, std::int64_t in, std::int64_t out, double std,
+                            std::uint64_t seed) {
   const std::string path = fmt::format("blocks.{}.{}", index_, name);
   Linear linear = register_module(name, Linear(LinearOptions(in, out).bias(with_bias_).recipe(recipe_).name(path)));
   init_normal(linear->weight, std, seed, path + ".weight");
@@ -83,8 +84,7 @@ Tensor GptBlock::attend(const Tensor& qkv, const Tensor& mask, const UnitContext
     const std::int64_t earlier = context.cache->length();
     std::tie(key, value) = context.cache->append(index_, key, value);
     causal = earlier == 0;
-    if (!causal && tokens > 1)
-      visible = torch::ones({tokens, earlier + tokens}, torch::kBool).tril(earlier);
+    if (!causal && tokens > 1) visible = torch::ones({tokens, earlier + tokens}, torch::kBool).tril(earlier);
   }
   std::optional<Tensor> attention_mask;
   if (visible.defined()) attention_mask = visible;
@@ -94,7 +94,9 @@ Tensor GptBlock::attend(const Tensor& qkv, const Tensor& mask, const UnitContext
 
 TensorList GptBlock::forward(const TensorList& inputs, const UnitContext& context) {
   Tensor x = inputs[0];
-  const auto run = [&](Linear& linear, const Tensor& in) { return linear->forward_at(in, context.noise, context.row_offset); };
+  const auto run = [&](Linear& linear, const Tensor& in) {
+    return linear->forward_at(in, context.noise, context.row_offset);
+  };
   const Tensor qkv = run(qkv_, attention_norm_->forward(x, activations_));
   const Tensor attended = run(projection_, attend(qkv, inputs[1], context));
   x = x + maybe_dropout(attended, dropout_, fmt::format("blocks.{}.projection", index_), context);
@@ -117,8 +119,9 @@ TensorList GptHead::forward(const TensorList& inputs, const UnitContext& context
   const Tensor hidden = norm_->forward(inputs[0], activations_);
   handle_->refresh(weight_);
   const std::int64_t width = hidden.size(-1);
-  LinearCall call{handle_, width, weight_.size(0), recipe_, philox_key(context.noise.seed, "head", "dY"), context.noise,
-                  context.row_offset};
+  LinearCall call{
+      handle_,           width, weight_.size(0), recipe_, philox_key(context.noise.seed, "head", "dY"), context.noise,
+      context.row_offset};
   if (inputs.size() > 1) return {head_loss(hidden.view({-1, width}), weight_, inputs[1].reshape({-1}), call)};
   return {linear(hidden, weight_, {}, call).to(torch::kFloat)};
 }

@@ -23,8 +23,7 @@ class LiveBytes : public c10::MemoryReportingInfoBase {
 /// Counts between construction and destruction.
 class AllocationScope {
  public:
-  AllocationScope()
-      : counter_(std::make_shared<LiveBytes>()), guard_(c10::DebugInfoKind::PROFILER_STATE, counter_) {}
+  AllocationScope() : counter_(std::make_shared<LiveBytes>()), guard_(c10::DebugInfoKind::PROFILER_STATE, counter_) {}
   std::int64_t live_bytes() const { return counter_->bytes; }
 
  private:
