@@ -1,6 +1,7 @@
 #include "tessera/nn/dropout.h"
 
 #include "tessera/kernels/dropout/dropout.h"
+#include "tessera/quant/codes.h"
 #include "tessera/quant/torch_parallel.h"
 
 namespace tessera::nn {
@@ -21,7 +22,7 @@ Tensor apply_mask(kernels::DropoutParams params, const Tensor& x_in) {
   params.n = x.numel();
   params.x = x.const_data_ptr();
   params.y = y.mutable_data_ptr();
-  params.type = x.scalar_type() == torch::kFloat ? kernels::FloatType::kF32 : kernels::FloatType::kBf16;
+  params.type = quant::float_type(x.scalar_type());
   kernels::dropout(params);
   return y;
 }

@@ -1,6 +1,7 @@
 #include "tessera/nn/layer_norm.h"
 
 #include "tessera/kernels/layer_norm/layer_norm.h"
+#include "tessera/quant/codes.h"
 #include "tessera/quant/torch_parallel.h"
 
 namespace tessera::nn {
@@ -9,10 +10,6 @@ namespace {
 using torch::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-
-kernels::FloatType float_type(const Tensor& t) {
-  return t.scalar_type() == torch::kFloat ? kernels::FloatType::kF32 : kernels::FloatType::kBf16;
-}
 
 struct LayerNormFunction : torch::autograd::Function<LayerNormFunction> {
   static Tensor forward(AutogradContext* ctx, const Tensor& x_in, const Tensor& weight,
@@ -28,7 +25,7 @@ struct LayerNormFunction : torch::autograd::Function<LayerNormFunction> {
     params.weight = weight.const_data_ptr<float>();
     params.bias = bias ? bias->const_data_ptr<float>() : nullptr;
     params.eps = static_cast<float>(eps);
-    params.y = {y.mutable_data_ptr(), float_type(y), params.cols};
+    params.y = {y.mutable_data_ptr(), quant::float_type(y.scalar_type()), params.cols};
     params.mean = mean.mutable_data_ptr<float>();
     params.rstd = rstd.mutable_data_ptr<float>();
     kernels::layer_norm(params);
@@ -52,7 +49,7 @@ struct LayerNormFunction : torch::autograd::Function<LayerNormFunction> {
     params.weight = weight.const_data_ptr<float>();
     params.mean = mean.const_data_ptr<float>();
     params.rstd = rstd.const_data_ptr<float>();
-    params.dy = {dy.const_data_ptr(), float_type(dy), params.cols};
+    params.dy = {dy.const_data_ptr(), quant::float_type(dy.scalar_type()), params.cols};
     params.dx = dx.mutable_data_ptr<float>();
     params.dweight = dweight.mutable_data_ptr<float>();
     params.dbias = dbias.defined() ? dbias.mutable_data_ptr<float>() : nullptr;

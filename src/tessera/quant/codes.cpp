@@ -13,11 +13,6 @@
 namespace tessera::quant {
 namespace {
 
-kernels::FloatType float_type(at::ScalarType dtype) {
-  TORCH_CHECK_TYPE(dtype == at::kFloat || dtype == at::kBFloat16, "dtype is ", dtype, ", expected float32 or bfloat16");
-  return dtype == at::kFloat ? kernels::FloatType::kF32 : kernels::FloatType::kBf16;
-}
-
 void check_matrix(const at::Tensor& x) {
   TORCH_CHECK_VALUE(x.dim() == 2, "expected a matrix, got shape ", x.sizes());
   TORCH_CHECK_VALUE(x.numel() == 0 || x.size(1) == 1 || x.stride(1) == 1, "expected contiguous columns, got strides ",
@@ -71,6 +66,11 @@ kernels::IgemmParams product_params(const RowCodes& a, const Panels& b, const at
 }
 
 }  // namespace
+
+kernels::FloatType float_type(at::ScalarType dtype) {
+  TORCH_CHECK_TYPE(dtype == at::kFloat || dtype == at::kBFloat16, "dtype is ", dtype, ", expected float32 or bfloat16");
+  return dtype == at::kFloat ? kernels::FloatType::kF32 : kernels::FloatType::kBf16;
+}
 
 RotatedRows rotate_rows(const at::Tensor& x, const RotateRequest& request) {
   use_torch_threads();

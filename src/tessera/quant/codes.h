@@ -13,6 +13,9 @@ namespace tessera::quant {
 
 using kernels::Rounding;
 
+/// A tensor's dtype as kernels name it; throws c10::TypeError for all but float32 and bfloat16.
+kernels::FloatType float_type(at::ScalarType dtype);
+
 /// One code per byte, rows padded with zero codes so that igemm can read them as its left operand.
 struct RowCodes {
   std::int64_t rows = 0, cols = 0;
