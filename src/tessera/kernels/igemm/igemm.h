@@ -29,6 +29,7 @@ std::int64_t igemm_a_stride(std::int64_t k);
 struct PackedB {
   std::int8_t* panels = nullptr;  ///< igemm_packed_b_bytes(n, k), 64-byte aligned
   std::int64_t n = 0, k = 0;
+  std::int32_t limit = 127;  ///< largest magnitude of a code; narrow codes may be multiplied faster
 };
 std::int64_t igemm_packed_b_bytes(std::int64_t n, std::int64_t k);
 
@@ -49,6 +50,7 @@ struct IgemmParams {
   const std::int8_t* a = nullptr;  ///< [m, a_stride] codes; columns k..padded_k-1 must be zero
   std::int64_t a_stride = 0;       ///< bytes, >= igemm_padded_k(k), multiple of 64; base 64-byte aligned. Best:
                                    ///< igemm_a_stride(k)
+  std::int32_t a_limit = 127;      ///< largest magnitude of a code of `a`
   PackedB b;
 
   std::int32_t* acc_out = nullptr;   ///< if set: write raw INT32 [m, out_stride] and nothing else
