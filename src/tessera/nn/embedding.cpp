@@ -1,5 +1,6 @@
 #include "tessera/nn/embedding.h"
 
+#include "tessera/base/part_timers.h"
 #include "tessera/kernels/embedding/embedding.h"
 #include "tessera/quant/torch_parallel.h"
 
@@ -12,6 +13,7 @@ using torch::autograd::variable_list;
 
 struct EmbeddingFunction : torch::autograd::Function<EmbeddingFunction> {
   static Tensor forward(AutogradContext* ctx, const Tensor& ids, const Tensor& table) {
+    const ScopedPart part(Part::kEmbedding);
     ctx->save_for_backward({ids});
     ctx->saved_data["rows"] = table.size(0);
     std::vector<std::int64_t> shape = ids.sizes().vec();
@@ -20,6 +22,7 @@ struct EmbeddingFunction : torch::autograd::Function<EmbeddingFunction> {
   }
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     TORCH_CHECK_NOT_IMPLEMENTED(!at::GradMode::is_enabled(), "tessera::nn::embedding has no second derivative");
+    const ScopedPart part(Part::kEmbedding);
     quant::use_torch_threads();
     const Tensor ids = ctx->get_saved_variables()[0].contiguous(), dy = grads[0].contiguous();
     const std::int64_t width = dy.size(-1);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tessera/base/part_timers.h"
 #include "tessera/kernels/cross_entropy/cross_entropy.h"
 #include "tessera/quant/torch_parallel.h"
 
@@ -39,6 +40,7 @@ double chunk_loss(const Tensor& logits, const Tensor& targets, bool gradient, do
 struct HeadLossFunction : torch::autograd::Function<HeadLossFunction> {
   static Tensor forward(AutogradContext* ctx, const Tensor& hidden, const Tensor& /*weight*/, const Tensor& targets,
                         const c10::intrusive_ptr<HeadState>& state) {
+    const ScopedPart part(Part::kHeadLoss);
     quant::use_torch_threads();
     const std::int64_t tokens = hidden.size(0), step = head_chunk_tokens(state->call.out_features);
     const bool gradient = state->want_dx || state->want_dw;
@@ -66,6 +68,7 @@ struct HeadLossFunction : torch::autograd::Function<HeadLossFunction> {
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     TORCH_CHECK_NOT_IMPLEMENTED(!at::GradMode::is_enabled(), "tessera::nn::head_loss has no second derivative");
+    const ScopedPart part(Part::kHeadLoss);
     const variable_list saved = ctx->get_saved_variables();
     const auto scaled = [&](const Tensor& gradient) { return gradient.defined() ? gradient * grads[0] : Tensor(); };
     return {scaled(saved[0]), scaled(saved[1]), Tensor(), Tensor()};

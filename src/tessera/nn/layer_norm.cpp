@@ -1,5 +1,6 @@
 #include "tessera/nn/layer_norm.h"
 
+#include "tessera/base/part_timers.h"
 #include "tessera/kernels/layer_norm/layer_norm.h"
 #include "tessera/quant/codes.h"
 #include "tessera/quant/torch_parallel.h"
@@ -14,6 +15,7 @@ using torch::autograd::variable_list;
 struct LayerNormFunction : torch::autograd::Function<LayerNormFunction> {
   static Tensor forward(AutogradContext* ctx, const Tensor& x_in, const Tensor& weight,
                         const std::optional<Tensor>& bias, torch::ScalarType dtype, double eps) {
+    const ScopedPart part(Part::kLayerNorm);
     quant::use_torch_threads();
     const Tensor x = x_in.contiguous();
     kernels::LayerNormParams params;
@@ -36,6 +38,7 @@ struct LayerNormFunction : torch::autograd::Function<LayerNormFunction> {
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     TORCH_CHECK_NOT_IMPLEMENTED(!at::GradMode::is_enabled(), "tessera::nn::layer_norm has no second derivative");
+    const ScopedPart part(Part::kLayerNorm);
     const variable_list saved = ctx->get_saved_variables();
     const Tensor &x = saved[0], &weight = saved[1], &mean = saved[2], &rstd = saved[3];
     const Tensor dy = grads[0].contiguous();

@@ -2,6 +2,8 @@
 
 #include <ATen/Tensor.h>
 
+#include "tessera/base/part_timers.h"
+
 namespace tessera::nn {
 
 void MasterWeight::refresh(const at::Tensor& weight) {
@@ -31,6 +33,7 @@ const quant::Int8Weight& MasterWeight::int8() {
 
 at::Tensor MasterWeight::dense(at::ScalarType dtype) {
   if (dtype == at::kFloat) return weight_;
+  const ScopedPart part(Part::kWeightCodes);
   if (!bf16_.defined()) bf16_ = weight_.to(dtype);
   return bf16_;
 }

@@ -4,6 +4,7 @@
 
 #include "tessera/base/int4.h"
 #include "tessera/base/math.h"
+#include "tessera/base/part_timers.h"
 #include "tessera/kernels/dequantize/dequantize.h"
 #include "tessera/kernels/igemm/igemm.h"
 #include "tessera/kernels/rotate_quantize/rotate_quantize.h"
@@ -43,6 +44,7 @@ RowCodes empty_row_codes(std::int64_t rows, std::int64_t cols) {
 }
 
 Panels pack(const kernels::PackSource& source, std::int64_t n, std::int64_t k) {
+  const ScopedPart part(Part::kPackPanels);
   use_torch_threads();
   Panels panels{n, k, empty({kernels::igemm_packed_b_bytes(n, k)}, at::kChar)};
   kernels::igemm_pack_b(source, {panels.data.mutable_data_ptr<std::int8_t>(), n, k});
@@ -73,6 +75,7 @@ kernels::FloatType float_type(at::ScalarType dtype) {
 }
 
 RotatedRows rotate_rows(const at::Tensor& x, const RotateRequest& request) {
+  const ScopedPart part(Part::kRotateQuantize);
   use_torch_threads();
   kernels::RotateQuantizeParams params;
   params.x = float_rows(x);
@@ -109,6 +112,7 @@ RotatedRows rotate_rows(const at::Tensor& x, const RotateRequest& request) {
 }
 
 FoldedCodes fold_quantize(const at::Tensor& y, const FoldRequest& request) {
+  const ScopedPart part(Part::kFoldQuantize);
   use_torch_threads();
   kernels::FoldQuantizeParams params;
   params.y = float_rows(y);
@@ -161,6 +165,7 @@ Panels pack_panels(const RowCodes& codes, bool transposed) {
 
 at::Tensor int_matmul(const RowCodes& a, const Panels& b, const at::Tensor& col_scale, const at::Tensor& bias,
                       at::ScalarType dtype) {
+  const ScopedPart part(Part::kIntMatmul);
   use_torch_threads();
   at::Tensor out = empty({a.rows, b.n}, dtype);
   kernels::IgemmParams params = product_params(a, b, out);
@@ -171,6 +176,7 @@ at::Tensor int_matmul(const RowCodes& a, const Panels& b, const at::Tensor& col_
 }
 
 void int_matmul_add(const RowCodes& a, const Panels& b, const at::Tensor& out) {
+  const ScopedPart part(Part::kIntMatmul);
   use_torch_threads();
   TORCH_CHECK_VALUE(out.scalar_type() == at::kFloat && out.dim() == 2 && out.size(0) == a.rows && out.size(1) == b.n,
                     "sum is ", out.scalar_type(), " ", out.sizes(), ", expected float32 [", a.rows, ", ", b.n, "]");
@@ -180,6 +186,7 @@ void int_matmul_add(const RowCodes& a, const Panels& b, const at::Tensor& out) {
 }
 
 at::Tensor unrotate(const at::Tensor& t, const at::Tensor& mask, std::int32_t block, at::ScalarType dtype) {
+  const ScopedPart part(Part::kUnrotate);
   use_torch_threads();
   at::Tensor y = dtype == t.scalar_type() ? t : empty(t.sizes(), dtype);
   kernels::UnrotateParams params;

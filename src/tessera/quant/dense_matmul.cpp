@@ -9,6 +9,7 @@
 
 #include "tessera/base/math.h"
 #include "tessera/base/parallel.h"
+#include "tessera/base/part_timers.h"
 #include "tessera/quant/torch_parallel.h"
 
 // The OpenMP runtime that torch links (see torch_parallel.cpp), and MKL, weak because not every build of torch has it;
@@ -67,6 +68,7 @@ void check_operands(const at::Tensor& a, const at::Tensor& b) {
 }  // namespace
 
 at::Tensor dense_matmul(const at::Tensor& a, const at::Tensor& b) {
+  const ScopedPart part(Part::kDenseMatmul);
   check_operands(a, b);
   const std::int64_t m = a.size(0), n = b.size(1);
   at::Tensor out = at::empty({m, n}, a.options().requires_grad(false));
@@ -78,6 +80,7 @@ at::Tensor dense_matmul(const at::Tensor& a, const at::Tensor& b) {
 }
 
 void dense_matmul_add(const at::Tensor& a, const at::Tensor& b, const at::Tensor& out) {
+  const ScopedPart part(Part::kDenseMatmul);
   check_operands(a, b);
   for_output_blocks(a.size(0), b.size(1), [&](int dim, std::int64_t begin, std::int64_t size) {
     at::Tensor block = out.narrow(dim, begin, size);

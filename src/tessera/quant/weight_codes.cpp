@@ -1,10 +1,12 @@
 #include "tessera/quant/weight_codes.h"
 
 #include "tessera/base/int4.h"
+#include "tessera/base/part_timers.h"
 
 namespace tessera::quant {
 
 Int4Weight make_int4_weight(const at::Tensor& weight, std::int32_t block) {
+  const ScopedPart part(Part::kWeightCodes);
   Int4Weight made;
   made.codes = rotate_rows(weight, {.block = block, .int4_packed = true, .trust_mask = true}).int4;
   made.forward_panels = pack_panels(made.codes, /*transposed=*/false);
@@ -13,6 +15,7 @@ Int4Weight make_int4_weight(const at::Tensor& weight, std::int32_t block) {
 }
 
 Int8Weight make_int8_weight(const at::Tensor& weight) {
+  const ScopedPart part(Part::kWeightCodes);
   Int8Weight made;
   FoldedCodes codes =
       fold_quantize(weight, {.limit = kInt8Max, .rounding = Rounding::kNearestEven, .rows = true, .columns = true});

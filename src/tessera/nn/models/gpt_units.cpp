@@ -10,6 +10,7 @@
 #include "tessera/nn/init.h"
 #include "tessera/nn/kv_cache.h"
 #include "tessera/nn/layer_norm.h"
+#include "tessera/nn/timed.h"
 
 namespace tessera::nn {
 namespace {
@@ -98,9 +99,12 @@ TensorList GptBlock::forward(const TensorList& inputs, const UnitContext& contex
     return linear->forward_at(in, context.noise, context.row_offset);
   };
   const Tensor qkv = run(qkv_, attention_norm_->forward(x, activations_));
-  const Tensor attended = run(projection_, attend(qkv, inputs[1], context));
+  const Tensor seen =
+      timed(Part::kAttention, qkv, [&](const Tensor& x) { return attend(x, inputs[1], context); });
+  const Tensor attended = run(projection_, seen);
   x = x + maybe_dropout(attended, dropout_, fmt::format("blocks.{}.projection", index_), context);
-  const Tensor hidden = torch::gelu(run(up_, mlp_norm_->forward(x, activations_)), "tanh");
+  const Tensor hidden = timed(Part::kGelu, run(up_, mlp_norm_->forward(x, activations_)),
+                              [](const Tensor& up) { return torch::gelu(up, "tanh"); });
   return {x + maybe_dropout(run(down_, hidden), dropout_, fmt::format("blocks.{}.down", index_), context)};
 }
 
