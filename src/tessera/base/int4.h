@@ -7,6 +7,7 @@ namespace tessera {
 
 inline constexpr int kInt4Max = 7;    ///< INT4 codes: -7..7
 inline constexpr int kSplitMax = 98;  ///< bit-split codes 14 * high + low: -98..98
+inline constexpr int kInt7Max = 63;   ///< INT7 codes: -63..63
 inline constexpr int kInt8Max = 127;  ///< INT8 codes: -127..127
 
 /// Canonical split of a code in -98..98 into two INT4 planes: q = 14 * high + low. Hardware that has only INT4 products

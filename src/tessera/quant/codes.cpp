@@ -2,6 +2,8 @@
 
 #include <ATen/ops/empty.h>
 
+#include <limits>
+
 #include "tessera/base/int4.h"
 #include "tessera/base/math.h"
 #include "tessera/base/part_timers.h"
@@ -39,29 +41,29 @@ const float* floats_or_null(const at::Tensor& x, std::int64_t size, const char* 
 
 at::Tensor empty(at::IntArrayRef shape, at::ScalarType dtype) { return at::empty(shape, at::TensorOptions(dtype)); }
 
-RowCodes empty_row_codes(std::int64_t rows, std::int64_t cols) {
-  return {rows, cols, empty({rows, kernels::igemm_a_stride(cols)}, at::kChar), empty({rows}, at::kFloat)};
+RowCodes empty_row_codes(std::int64_t rows, std::int64_t cols, std::int32_t limit) {
+  return {rows, cols, empty({rows, kernels::igemm_a_stride(cols)}, at::kChar), empty({rows}, at::kFloat), limit};
 }
 
-Panels pack(const kernels::PackSource& source, std::int64_t n, std::int64_t k) {
+Panels pack(const kernels::PackSource& source, std::int64_t n, std::int64_t k, std::int32_t limit) {
   const ScopedPart part(Part::kPackPanels);
   use_torch_threads();
-  Panels panels{n, k, empty({kernels::igemm_packed_b_bytes(n, k)}, at::kChar)};
-  kernels::igemm_pack_b(source, {panels.data.mutable_data_ptr<std::int8_t>(), n, k});
+  Panels panels{n, k, empty({kernels::igemm_packed_b_bytes(n, k)}, at::kChar), limit};
+  kernels::igemm_pack_b(source, {panels.data.mutable_data_ptr<std::int8_t>(), n, k, limit});
   return panels;
 }
 
 kernels::IgemmParams product_params(const RowCodes& a, const Panels& b, const at::Tensor& out) {
   TORCH_CHECK_VALUE(a.cols == b.k, "left operand contracts over ", a.cols, ", right operand over ", b.k);
-  // 127 x 127 is the widest pair of codes; the narrower ones reach 20 times further, beyond any micro-batch.
-  constexpr std::int64_t kMostTerms = 133'144;
-  TORCH_CHECK_VALUE(a.cols <= kMostTerms, "the product contracts over ", a.cols, " terms, more than the ", kMostTerms,
-                    " whose INT8 products fit INT32; use smaller micro-batches");
+  const std::int64_t most_terms = std::numeric_limits<std::int32_t>::max() / (a.limit * b.limit);
+  TORCH_CHECK_VALUE(a.cols <= most_terms, "the product contracts over ", a.cols, " terms, more than the ", most_terms,
+                    " for which codes up to ", a.limit, " and ", b.limit, " fit INT32; use smaller micro-batches");
   kernels::IgemmParams params;
   params.m = a.rows;
   params.a = a.codes.const_data_ptr<std::int8_t>();
   params.a_stride = a.codes.stride(0);
-  params.b = {const_cast<std::int8_t*>(b.data.const_data_ptr<std::int8_t>()), b.n, b.k};
+  params.a_limit = a.limit;
+  params.b = {const_cast<std::int8_t*>(b.data.const_data_ptr<std::int8_t>()), b.n, b.k, b.limit};
   params.row_scale = a.scales.const_data_ptr<float>();
   params.out = mutable_float_rows(out);
   return params;
@@ -98,11 +100,11 @@ RotatedRows rotate_rows(const at::Tensor& x, const RotateRequest& request) {
     params.trust_mask = out.int4.trust_mask.mutable_data_ptr<std::uint8_t>();
   }
   if (request.int4_left) {
-    out.int4_left = {rows, cols, empty({rows, params.code_stride}, at::kChar), out.int4.scales};
+    out.int4_left = {rows, cols, empty({rows, params.code_stride}, at::kChar), out.int4.scales, kInt4Max};
     params.int4_codes = out.int4_left.codes.mutable_data_ptr<std::int8_t>();
   }
   if (request.absmax_limit != 0) {
-    out.absmax = empty_row_codes(rows, cols);
+    out.absmax = empty_row_codes(rows, cols, request.absmax_limit);
     params.absmax_codes = out.absmax.codes.mutable_data_ptr<std::int8_t>();
     params.absmax_scales = out.absmax.scales.mutable_data_ptr<float>();
     params.absmax_limit = request.absmax_limit;
@@ -125,14 +127,14 @@ FoldedCodes fold_quantize(const at::Tensor& y, const FoldRequest& request) {
   params.row_offset = narrow<std::uint32_t>(request.row_offset, "row offset");
   FoldedCodes out;
   if (request.rows) {
-    out.rows = empty_row_codes(rows, cols);
+    out.rows = empty_row_codes(rows, cols, request.limit);
     params.row_fold = floats_or_null(request.row_fold, cols, "row fold");
     params.row_codes = out.rows.codes.mutable_data_ptr<std::int8_t>();
     params.row_scales = out.rows.scales.mutable_data_ptr<float>();
     params.row_stride = out.rows.codes.stride(0);
   }
   if (request.columns) {
-    out.columns = empty_row_codes(cols, rows);
+    out.columns = empty_row_codes(cols, rows, request.limit);
     params.column_fold = floats_or_null(request.column_fold, rows, "column fold");
     params.column_codes = out.columns.codes.mutable_data_ptr<std::int8_t>();
     params.column_scales = out.columns.scales.mutable_data_ptr<float>();
@@ -152,7 +154,7 @@ Panels pack_panels(const Int4Codes& codes, bool transposed) {
   source.int4_packed = codes.packed.const_data_ptr<std::uint8_t>();
   source.row_bytes = codes.packed.stride(0);
   source.transposed = transposed;
-  return transposed ? pack(source, codes.cols, codes.rows) : pack(source, codes.rows, codes.cols);
+  return transposed ? pack(source, codes.cols, codes.rows, kInt4Max) : pack(source, codes.rows, codes.cols, kInt4Max);
 }
 
 Panels pack_panels(const RowCodes& codes, bool transposed) {
@@ -160,7 +162,8 @@ Panels pack_panels(const RowCodes& codes, bool transposed) {
   source.codes = codes.codes.const_data_ptr<std::int8_t>();
   source.row_bytes = codes.codes.stride(0);
   source.transposed = transposed;
-  return transposed ? pack(source, codes.cols, codes.rows) : pack(source, codes.rows, codes.cols);
+  return transposed ? pack(source, codes.cols, codes.rows, codes.limit)
+                    : pack(source, codes.rows, codes.cols, codes.limit);
 }
 
 at::Tensor int_matmul(const RowCodes& a, const Panels& b, const at::Tensor& col_scale, const at::Tensor& bias,

@@ -19,8 +19,9 @@ kernels::FloatType float_type(at::ScalarType dtype);
 /// One code per byte, rows padded with zero codes so that igemm can read them as its left operand.
 struct RowCodes {
   std::int64_t rows = 0, cols = 0;
-  at::Tensor codes;   ///< [rows, igemm_a_stride(cols)] int8
-  at::Tensor scales;  ///< [rows] f32; value = scale * code
+  at::Tensor codes;          ///< [rows, igemm_a_stride(cols)] int8
+  at::Tensor scales;         ///< [rows] f32; value = scale * code
+  std::int32_t limit = 127;  ///< largest magnitude of a code
 };
 
 /// Packed INT4 codes of rotated rows.
@@ -35,7 +36,8 @@ struct Int4Codes {
 /// Right operand of igemm.
 struct Panels {
   std::int64_t n = 0, k = 0;
-  at::Tensor data;  ///< int8
+  at::Tensor data;           ///< int8
+  std::int32_t limit = 127;  ///< largest magnitude of a code
 };
 
 /// What rotate_rows makes of a matrix in one pass.
@@ -44,7 +46,7 @@ struct RotateRequest {
   bool int4_packed = false;  ///< RMS-scaled INT4 codes, packed
   bool int4_left = false;    ///< the same, one per byte
   bool trust_mask = false;
-  std::int32_t absmax_limit = 0;  ///< 98 or 127: absmax-scaled codes, one per byte; 0: none
+  std::int32_t absmax_limit = 0;  ///< 63, 98 or 127: absmax-scaled codes, one per byte; 0: none
 };
 struct RotatedRows {
   Int4Codes int4;
@@ -77,7 +79,7 @@ Panels pack_panels(const Int4Codes& codes, bool transposed);
 Panels pack_panels(const RowCodes& codes, bool transposed);
 
 /// Integer product a [m, k] x b [n, k]^T with fused epilogue: (acc * a.scales[m]) * col_scale[n] + bias[n].
-/// `dtype` kFloat or kBFloat16. Throws when k exceeds what INT32 holds.
+/// `dtype` kFloat or kBFloat16. Throws when k * a.limit * b.limit exceeds what INT32 holds.
 at::Tensor int_matmul(const RowCodes& a, const Panels& b, const at::Tensor& col_scale, const at::Tensor& bias,
                       at::ScalarType dtype);
 

@@ -1,5 +1,6 @@
 #include "tessera/quant/codes.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -30,6 +31,7 @@ TEST(IntMatmul, EqualsIntegerProductExactly) {
   for (const auto& [m, n, k] : {std::tuple{1, 1, 16}, {3, 5, 16}, {33, 17, 48}, {64, 130, 96}, {7, 64, 256}}) {
     const Tensor x = torch::randn({m, k}), w = torch::randn({n, k});
     const auto rows = rotate_rows(x, {.block = 16, .int4_packed = true, .int4_left = true, .absmax_limit = 98});
+    const auto seven_bits = rotate_rows(x, {.block = 16, .absmax_limit = 63}).absmax;
     const auto weight = rotate_rows(w, {.block = 16, .int4_packed = true}).int4;
     ASSERT_TRUE(torch::equal(integers(rows.int4), integers(rows.int4_left)));
     for (const RowCodes& left : {with_unit_scales(rows.int4_left), with_unit_scales(rows.absmax)}) {
@@ -45,6 +47,54 @@ TEST(IntMatmul, EqualsIntegerProductExactly) {
     Tensor dw = torch::zeros({n, k});
     for (int i = 0; i < 2; ++i) int_matmul_add(with_unit_scales(folded.columns), pack_panels(rows.int4, true), dw);
     EXPECT_TRUE(torch::equal(dw.to(torch::kLong), 2 * integers(folded.columns).matmul(integers(rows.int4))));
+    // The same from codes that are kept one per byte.
+    dw.zero_();
+    int_matmul_add(with_unit_scales(folded.columns), pack_panels(seven_bits, true), dw);
+    EXPECT_TRUE(torch::equal(dw.to(torch::kLong), integers(folded.columns).matmul(integers(seven_bits))));
+  }
+}
+
+// Kernels choose by the limits: they must bound the codes, tightly.
+TEST(Codes, KnowTheirLimit) {
+  torch::manual_seed(4);
+  const Tensor x = torch::randn({9, 64});
+  const auto expect_limit = [](const RowCodes& codes, int limit) {
+    EXPECT_EQ(codes.limit, limit);
+    EXPECT_EQ(integers(codes).abs().max().item<int>(), limit);
+    for (const bool transposed : {false, true}) EXPECT_EQ(pack_panels(codes, transposed).limit, limit);
+  };
+  for (const std::int32_t limit : {63, 98, 127}) {
+    expect_limit(rotate_rows(x, {.block = 16, .absmax_limit = limit}).absmax, limit);
+    const auto folded = fold_quantize(x, {.limit = limit, .rows = true, .columns = true});
+    expect_limit(folded.rows, limit);
+    expect_limit(folded.columns, limit);
+  }
+  const auto rotated = rotate_rows(4 * torch::eye(64), {.block = 1, .int4_packed = true, .int4_left = true});
+  expect_limit(rotated.int4_left, 7);
+  for (const bool transposed : {false, true}) EXPECT_EQ(pack_panels(rotated.int4, transposed).limit, 7);
+}
+
+// The deepest sum of each pair of codes is exact, and one term more is refused.
+TEST(IntMatmul, ReachesAsFarAsInt32) {
+  for (const auto& [limit, terms] :
+       {std::pair<std::int32_t, std::int64_t>{127, 133'144}, {98, 223'603}, {63, 541'064}}) {
+    const auto codes = [limit = limit](std::int64_t cols) {
+      return with_unit_scales(rotate_rows(torch::ones({1, cols}), {.block = 1, .absmax_limit = limit}).absmax);
+    };
+    const auto product = [](const RowCodes& a) {
+      return int_matmul(a, pack_panels(a, false), {}, {}, torch::kFloat).item<float>();
+    };
+    EXPECT_EQ(product(codes(terms)), static_cast<float>(terms * limit * limit));
+    try {
+      product(codes(terms + 1));
+      ADD_FAILURE() << limit;
+    } catch (const c10::ValueError& error) {
+      EXPECT_NE(std::string(error.what()).find(fmt::format("contracts over {} terms, more than the {} for which codes "
+                                                           "up to {} and {} fit INT32",
+                                                           terms + 1, terms, limit, limit)),
+                std::string::npos)
+          << error.what();
+    }
   }
 }
 
