@@ -19,24 +19,32 @@ struct LinearState : torch::CustomClassHolder {
   std::vector<std::int64_t> x_shape;
   // Shapes of the saved codes; their tensors go through save_for_backward.
   quant::Int4Codes int4;
-  quant::RowCodes int8_columns;
+  quant::RowCodes int7, int8_columns;
 };
+
+quant::RowCodes without_tensors(const quant::RowCodes& codes) {
+  return {codes.rows, codes.cols, {}, {}, codes.limit};
+}
 
 void save(AutogradContext* ctx, LinearState& state, SavedActivations saved) {
   ctx->save_for_backward({saved.dense, saved.int4.packed, saved.int4.packed.defined() ? saved.int4.scales : Tensor(),
-                          saved.int4.trust_mask, saved.int8_columns.codes, saved.int8_columns.scales});
+                          saved.int4.trust_mask, saved.int7.codes, saved.int7.scales, saved.int8_columns.codes,
+                          saved.int8_columns.scales});
   state.int4 = {saved.int4.rows, saved.int4.cols, saved.int4.block, {}, {}, {}};
-  state.int8_columns = {saved.int8_columns.rows, saved.int8_columns.cols, {}, {}};
+  state.int7 = without_tensors(saved.int7);
+  state.int8_columns = without_tensors(saved.int8_columns);
 }
 
 SavedActivations restore(AutogradContext* ctx, const LinearState& state) {
   const variable_list tensors = ctx->get_saved_variables();
-  SavedActivations saved{tensors[0], state.int4, state.int8_columns};
+  SavedActivations saved{tensors[0], state.int4, state.int7, state.int8_columns};
   saved.int4.packed = tensors[1];
   saved.int4.scales = tensors[2];
   saved.int4.trust_mask = tensors[3];
-  saved.int8_columns.codes = tensors[4];
-  saved.int8_columns.scales = tensors[5];
+  saved.int7.codes = tensors[4];
+  saved.int7.scales = tensors[5];
+  saved.int8_columns.codes = tensors[6];
+  saved.int8_columns.scales = tensors[7];
   return saved;
 }
 
@@ -100,7 +108,7 @@ LinearImpl::LinearImpl(LinearOptions options_) : options(std::move(options_)) {
   TORCH_CHECK_VALUE(options.in_features() > 0 && options.out_features() > 0, "Linear has ", options.in_features(),
                     " input and ", options.out_features(), " output features, expected at least 1 of each");
   const quant::Recipe& recipe = options.recipe();
-  if (quant::uses_int4(recipe.forward) || quant::uses_int4(recipe.dx) || quant::uses_int4(recipe.dw))
+  if (recipe.rotates())
     quant::hadamard_block_for(options.in_features(), recipe.hadamard_block);  // throws when there is none
   reset();
 }

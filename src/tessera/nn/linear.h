@@ -25,8 +25,8 @@ struct LinearOptions {
 };
 
 /// Y = X W^T + b on inputs [..., in_features] of float32 or bfloat16; the output has the input's dtype. Parameters,
-/// their initialization and the archive format are those of torch::nn::Linear. INT4 recipes need in_features to be a
-/// multiple of 16. Codes of the weight are cached until it changes.
+/// their initialization and the archive format are those of torch::nn::Linear. Rotated recipes need in_features to be
+/// a multiple of 16. Codes of the weight are cached until it changes.
 class LinearImpl : public torch::nn::Cloneable<LinearImpl> {
  public:
   LinearImpl(std::int64_t in_features, std::int64_t out_features)

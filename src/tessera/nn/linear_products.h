@@ -27,6 +27,7 @@ struct LinearCall {
 struct SavedActivations {
   at::Tensor dense;              ///< [N, D] f32 or bf16: dW in floating point
   quant::Int4Codes int4;         ///< packed codes and scales: dW in INT4; trust mask: dX after an rms4 forward
+  quant::RowCodes int7;          ///< rotated X: dW in int7
   quant::RowCodes int8_columns;  ///< X^T [D, N]: dW in INT8
 };
 
@@ -50,7 +51,8 @@ struct LinearWanted {
 LinearGradients linear_backward(const LinearCall& call, const SavedActivations& saved, const at::Tensor& dy,
                                 const LinearWanted& wanted);
 
-/// From the domain of the dW product to the weight's own: trust mask, then inverse rotation, for INT4; the owner's part.
+/// From the domain of the dW product to the weight's own: trust mask if there is one, then inverse rotation, for
+/// rotated products; the owner's part.
 at::Tensor finish_weight_gradient(const LinearCall& call, const at::Tensor& dw);
 
 }  // namespace tessera::nn

@@ -4,6 +4,7 @@
 #include <torch/torch.h>
 
 #include "tessera/base/check.h"
+#include "tessera/kernels/igemm/igemm.h"
 #include "tessera/nn/testing/autograd_memory.h"
 #include "tessera/nn/testing/oracle.h"
 #include "tessera/nn/testing/ratio_test.h"
@@ -33,6 +34,8 @@ INSTANTIATE_TEST_SUITE_P(All, LinearRecipes, ::testing::ValuesIn(Recipe::names()
 
 // Relative error of Y, dX, dW on Gaussian data against exact fp64: what each format must deliver and not miss.
 // rms4: sqrt(2 * 0.012889) = 0.160 forward (spec 7.7.5); w4a8: sqrt(0.012889) = 0.1135 from the weight alone.
+// int7: a Gaussian row of 256 has absmax 2.97, so one nearest rounding is 2.97 / 63 / sqrt 12 = 0.0136 and two are
+// 0.019; a stochastic rounding is sqrt 2 times the nearest, which makes 0.023 of the gradients.
 TEST_P(LinearRecipes, FidelityOnGaussianData) {
   Linear layer = make(256, 192, GetParam());
   const Tensor x = torch::randn({160, 256}).requires_grad_(), dy = torch::randn({160, 192});
@@ -49,6 +52,7 @@ TEST_P(LinearRecipes, FidelityOnGaussianData) {
   const std::map<std::string, Bound> bounds = {{"fp32", {0, 1e-6, 1e-6}},
                                                {"bf16", {1e-4, 4e-3, 4e-3}},
                                                {"int8", {2e-3, 1.5e-2, 1.5e-2}},
+                                               {"int7", {1.5e-2, 2.3e-2, 2.7e-2}},
                                                {"rms4", {0.12, 0.19, 0.19}},
                                                {"w4a8", {0.08, 0.14, 0.16}}};
   const Bound bound = bounds.at(GetParam());
@@ -80,6 +84,11 @@ TEST_P(LinearRecipes, ShapesAndDtypes) {
   EXPECT_EQ(layer->forward(torch::randn({32})).sizes(), at::IntArrayRef({16}));
 }
 
+// Values of the codes that int7 makes of x: fp64, rotated.
+Tensor seven_bits(const Tensor& x, std::int32_t block) {
+  return testing::values(quant::rotate_rows(x, {.block = block, .absmax_limit = 63}).absmax);
+}
+
 // T4: Y equals the fp64 product of the dequantized operands, to fp32 rounding of one product and two scalings.
 TEST(LinearForward, EqualsProductOfItsCodes) {
   for (const std::string name : {"rms4", "w4a8"}) {
@@ -90,6 +99,13 @@ TEST(LinearForward, EqualsProductOfItsCodes) {
     const Tensor left = testing::values(name == "rms4" ? rows.int4_left : rows.absmax);
     EXPECT_LE(relative(layer->forward(x), left.matmul(testing::values(weight).t())), 1e-6) << name;
   }
+}
+
+TEST(LinearForward, Int7EqualsProductOfItsCodes) {
+  Linear layer = make(144, 80, "int7", /*bias=*/false);
+  const Tensor x = torch::randn({37, 144});
+  const Tensor y = seven_bits(x, 16).matmul(seven_bits(layer->weight.detach(), 16).t());
+  EXPECT_LE(relative(layer->forward(x), y), 1e-6);
 }
 
 struct Exact {
@@ -105,13 +121,9 @@ Exact exact_gradients(const Tensor& x, const Tensor& weight, const Tensor& dy, s
   return {(mx * dyd.matmul(testing::values(w))).matmul(h), (mw * dyd.t().matmul(testing::values(rows))).matmul(h)};
 }
 
-// T12: the stochastic gradients are unbiased for the exact ones, and the same test sees what is biased.
-TEST(LinearBackward, GradientsAreUnbiased) {
-  for (const std::string name : {"rms4", "w4a8"}) {
-    Linear layer = make(128, 96, name);
-    const Tensor x = (torch::randn({112, 128}) * torch::randn({112, 1}).exp()).requires_grad_();
-    const Tensor dy = torch::randn({112, 96}) * torch::randn({112, 1}).exp();
-    RatioTest dx, dw;
+// Mean and variance of stochastic gradients over 64 positions of their noise, for a layer [128 -> 96].
+struct Draws {
+  explicit Draws(Linear layer) {
     for (std::uint32_t draw = 0; draw < 64; ++draw) {
       layer->zero_grad();
       x.mutable_grad() = Tensor();
@@ -119,21 +131,49 @@ TEST(LinearBackward, GradientsAreUnbiased) {
       dx.add(x.grad());
       dw.add(layer->weight.grad());
     }
-    const Exact exact = exact_gradients(x.detach(), layer->weight.detach(), dy, 128, name == "rms4");
-    for (const double ratio : {dx.ratio(exact.dx), dw.ratio(exact.dw)}) {
-      EXPECT_GE(ratio, 0.9) << name;
-      EXPECT_LE(ratio, 1.1) << name;
-    }
-    // Teeth: leaving out the trust mask, or the per-channel scale folded into dY, is seen.
-    const Exact wrong = exact_gradients(x.detach(), layer->weight.detach(), dy, 128, name != "rms4");
-    EXPECT_GT(dx.ratio(wrong.dx), 1.5) << name;
-    const Tensor scales = quant::make_int4_weight(layer->weight.detach(), 128).codes.scales;
-    EXPECT_GT(
-        dx.ratio(
-            exact_gradients(x.detach(), layer->weight.detach(), dy * (scales.mean() / scales), 128, name == "rms4").dx),
-        1.5)
-        << name;
   }
+  // Rows of very different size.
+  Tensor x = (torch::randn({112, 128}) * torch::randn({112, 1}).exp()).requires_grad_();
+  Tensor dy = torch::randn({112, 96}) * torch::randn({112, 1}).exp();
+  RatioTest dx, dw;
+};
+
+void expect_unbiased(double ratio, const std::string& what) {
+  EXPECT_GE(ratio, 0.9) << what;
+  EXPECT_LE(ratio, 1.1) << what;
+}
+
+// T12: the stochastic gradients are unbiased for the exact ones, and the same test sees what is biased.
+TEST(LinearBackward, GradientsAreUnbiased) {
+  for (const std::string name : {"rms4", "w4a8"}) {
+    Linear layer = make(128, 96, name);
+    const Draws draws(layer);
+    const Tensor x = draws.x.detach(), weight = layer->weight.detach();
+    const Exact exact = exact_gradients(x, weight, draws.dy, 128, name == "rms4");
+    expect_unbiased(draws.dx.ratio(exact.dx), name + " dX");
+    expect_unbiased(draws.dw.ratio(exact.dw), name + " dW");
+    // Teeth: leaving out the trust mask, or the per-channel scale folded into dY, is seen.
+    const Exact wrong = exact_gradients(x, weight, draws.dy, 128, name != "rms4");
+    EXPECT_GT(draws.dx.ratio(wrong.dx), 1.5) << name;
+    const Tensor scales = quant::make_int4_weight(weight, 128).codes.scales;
+    const Tensor unfolded = draws.dy * (scales.mean() / scales);
+    EXPECT_GT(draws.dx.ratio(exact_gradients(x, weight, unfolded, 128, name == "rms4").dx), 1.5) << name;
+  }
+}
+
+// In int7 nothing clips: the gradients are those of the product of its codes (spec 7.10), rotated back.
+TEST(LinearBackward, Int7GradientsAreUnbiased) {
+  Linear layer = make(128, 96, "int7");
+  const Draws draws(layer);
+  const Tensor x = draws.x.detach(), weight = layer->weight.detach(), h = hadamard(128, 128);
+  const Tensor dy = draws.dy.to(torch::kDouble), w7 = seven_bits(weight, 128), x7 = seven_bits(x, 128);
+  expect_unbiased(draws.dx.ratio(dy.matmul(w7).matmul(h)), "dX");
+  expect_unbiased(draws.dw.ratio(dy.t().matmul(x7).matmul(h)), "dW");
+  // Teeth: the other operand's own rounding is seen, and so is a scale that was not folded into dY.
+  EXPECT_GT(draws.dx.ratio(dy.matmul(weight.to(torch::kDouble))), 1.5);
+  EXPECT_GT(draws.dw.ratio(dy.t().matmul(x.to(torch::kDouble))), 1.5);
+  const Tensor scales = quant::make_int7_weight(weight, 128).scales.to(torch::kDouble);
+  EXPECT_GT(draws.dx.ratio((dy * (scales.mean() / scales)).matmul(w7).matmul(h)), 1.5);
 }
 
 TEST(LinearBackward, NoiseFollowsItsPositionOnly) {
@@ -170,9 +210,13 @@ TEST(LinearWeight, QuantizedOncePerChange) {
   handle.refresh(weight);
   EXPECT_EQ(handle.int4(64).codes.packed.const_data_ptr(), codes);
   EXPECT_EQ(handle.version(), version);
+  const Tensor scales = handle.int7(64).scales;
+  EXPECT_TRUE(handle.int7(64).scales.is_same(scales));
+  EXPECT_FALSE(handle.int7(32).scales.is_same(scales));  // another block, other codes
   weight.mul_(2);  // what an optimizer does
   handle.refresh(weight);
   EXPECT_NE(handle.version(), version);
+  EXPECT_TRUE(torch::equal(handle.int7(64).scales, 2 * scales));
   weight.set_data(torch::randn({32, 64}));  // what loading does
   const std::uint64_t before = handle.version();
   handle.refresh(weight);
@@ -181,11 +225,14 @@ TEST(LinearWeight, QuantizedOncePerChange) {
 
 // dX multiplies the forward's weight codes: their values reach dX exactly when dY is a row of the identity.
 TEST(LinearBackward, DxMultipliesTheForwardCodes) {
-  Linear layer = make(64, 16, "w4a8", /*bias=*/false);
-  Tensor x = torch::randn({16, 64}).requires_grad_();
-  layer->forward(x).backward(torch::eye(16));  // a lone value is its row's maximum: code 98, no rounding
-  const auto codes = quant::make_int4_weight(layer->weight, 64).codes;
-  EXPECT_LE(relative(x.grad(), testing::values(codes).matmul(hadamard(64, 64))), 1e-6);
+  for (const std::string name : {"w4a8", "int7"}) {
+    Linear layer = make(64, 16, name, /*bias=*/false);
+    Tensor x = torch::randn({16, 64}).requires_grad_();
+    layer->forward(x).backward(torch::eye(16));  // a lone value is its row's maximum: the largest code, no rounding
+    const Tensor values = name == "int7" ? seven_bits(layer->weight.detach(), 64)
+                                         : testing::values(quant::make_int4_weight(layer->weight, 64).codes);
+    EXPECT_LE(relative(x.grad(), values.matmul(hadamard(64, 64))), 1e-6) << name;
+  }
 }
 
 std::int64_t held_bytes(const std::string& recipe, std::int64_t rows, std::int64_t in, std::int64_t out) {
@@ -197,11 +244,12 @@ std::int64_t held_bytes(const std::string& recipe, std::int64_t rows, std::int64
   return scope.live_bytes() - static_cast<std::int64_t>(y.nbytes());
 }
 
-// Nothing in floating point but the row scales: 4 bits, in rms4 5 bits, per element.
+// Nothing in floating point but the row scales: 4 bits, in rms4 5, in int7 8 bits and the padding of rows, per element.
 TEST(LinearMemory, AutogradHoldsPackedCodes) {
   const std::int64_t rows = 128, in = 256, out = 64;
   EXPECT_EQ(held_bytes("w4a8", rows, in, out), rows * in / 2 + rows * 4);
   EXPECT_EQ(held_bytes("rms4", rows, in, out), rows * in / 2 + rows * in / 8 + rows * 4);
+  EXPECT_EQ(held_bytes("int7", rows, in, out), rows * kernels::igemm_a_stride(in) + rows * 4);
 }
 
 TEST(LinearDropIn, ParametersAndArchiveAreTorchs) {
@@ -306,6 +354,23 @@ std::string message_of(F f) {
     return error.what();
   }
   return "no error";
+}
+
+// Rotated products in one recipe need not be of one kind.
+TEST(LinearDropIn, RotatedProductsMix) {
+  for (const auto& [forward, dx, dw] : {std::tuple{Product::kW4a8, Product::kInt7, Product::kInt7},
+                                        {Product::kRms4, Product::kInt7, Product::kW4a8},
+                                        {Product::kInt7, Product::kRms4, Product::kInt8},
+                                        {Product::kBf16, Product::kW4a8, Product::kInt7}}) {
+    torch::manual_seed(3);
+    Linear layer(LinearOptions(128, 96).recipe({forward, dx, dw, 0}));
+    Tensor x = torch::randn({80, 128}).requires_grad_();
+    const Tensor dy = torch::randn({80, 96});
+    layer->forward(x).backward(dy);
+    // The coarsest format bounds all: INT4 weights or activations, 0.1135 each.
+    EXPECT_LE(relative(x.grad(), dy.matmul(layer->weight)), 0.19) << layer->options.recipe().describe();
+    EXPECT_LE(relative(layer->weight.grad(), dy.t().matmul(x)), 0.19) << layer->options.recipe().describe();
+  }
 }
 
 TEST(LinearErrors, AreSentencesWithTheValue) {

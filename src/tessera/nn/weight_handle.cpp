@@ -17,6 +17,7 @@ void MasterWeight::refresh(const at::Tensor& weight) {
   tensor_version_ = tensor_version;
   ++version_;
   int4_.reset();
+  int7_.reset();
   int8_.reset();
   bf16_.reset();
 }
@@ -24,6 +25,11 @@ void MasterWeight::refresh(const at::Tensor& weight) {
 const quant::Int4Weight& MasterWeight::int4(std::int32_t block) {
   if (!int4_ || int4_->codes.block != block) int4_ = quant::make_int4_weight(weight_, block);
   return *int4_;
+}
+
+const quant::Int7Weight& MasterWeight::int7(std::int32_t block) {
+  if (!int7_ || int7_->block != block) int7_ = quant::make_int7_weight(weight_, block);
+  return *int7_;
 }
 
 const quant::Int8Weight& MasterWeight::int8() {

@@ -20,6 +20,7 @@ class WeightHandle {
 
   /// The weight in the form a product multiplies; made once per version. Errors when the weight is not present.
   virtual const quant::Int4Weight& int4(std::int32_t block) = 0;
+  virtual const quant::Int7Weight& int7(std::int32_t block) = 0;
   virtual const quant::Int8Weight& int8() = 0;
   virtual at::Tensor dense(at::ScalarType dtype) = 0;  ///< [C, D], f32 or bf16
 };
@@ -34,6 +35,7 @@ class MasterWeight : public WeightHandle {
 
   std::uint64_t version() override { return version_; }
   const quant::Int4Weight& int4(std::int32_t block) override;
+  const quant::Int7Weight& int7(std::int32_t block) override;
   const quant::Int8Weight& int8() override;
   at::Tensor dense(at::ScalarType dtype) override;
 
@@ -43,6 +45,7 @@ class MasterWeight : public WeightHandle {
   std::uint32_t tensor_version_ = 0;
   std::uint64_t version_ = 0;
   std::optional<quant::Int4Weight> int4_;
+  std::optional<quant::Int7Weight> int7_;
   std::optional<quant::Int8Weight> int8_;
   at::Tensor bf16_;
 };

@@ -14,13 +14,14 @@ struct NamedProduct {
 constexpr NamedProduct kProducts[] = {{"fp32", Product::kFp32},
                                       {"bf16", Product::kBf16},
                                       {"int8", Product::kInt8},
+                                      {"int7", Product::kInt7},
                                       {"rms4", Product::kRms4},
                                       {"w4a8", Product::kW4a8}};
 
 Product parse_product(std::string_view name, std::string_view subject) {
   for (const auto& [known, product] : kProducts)
     if (known == name) return product;
-  fail("{} is '{}', expected fp32, bf16, int8, rms4 or w4a8", subject, name);
+  fail("{} is '{}', expected fp32, bf16, int8, int7, rms4 or w4a8", subject, name);
 }
 
 }  // namespace
@@ -47,7 +48,7 @@ const std::vector<std::string>& Recipe::names() {
 
 void Recipe::override_product(std::string_view which, std::string_view product_text) {
   const Product product = parse_product(product_text, which);
-  TESSERA_CHECK(!uses_int4(product), "recipe.{} is '{}', but one product can only be replaced by fp32, bf16 or int8",
+  TESSERA_CHECK(!is_rotated(product), "recipe.{} is '{}', but one product can only be replaced by fp32, bf16 or int8",
                 which, product_text);
   if (which == "forward") {
     forward = product;
@@ -64,7 +65,7 @@ std::string Recipe::describe() const {
   // The name is that of the products that were not replaced; all three replaced alike is that recipe itself.
   Product base = forward;
   for (Product product : {dx, dw})
-    if (uses_int4(product)) base = product;
+    if (is_rotated(product)) base = product;
   std::string text(product_name(base));
   const std::pair<const char*, Product> parts[] = {{"forward", forward}, {"dx", dx}, {"dw", dw}};
   for (const auto& [label, product] : parts)
@@ -77,7 +78,7 @@ std::int32_t hadamard_block_for(std::int64_t width, std::int32_t wanted) {
                 "Hadamard block is {}, expected a power of two in 16..256", wanted);
   for (std::int32_t block = wanted == 0 ? 128 : wanted; block >= 16; block /= 2)
     if (width % block == 0) return block;
-  fail("width is {}, which no Hadamard block of 16 or more divides; INT4 recipes need a multiple of 16", width);
+  fail("width is {}, which no Hadamard block of 16 or more divides; rotated recipes need a multiple of 16", width);
 }
 
 }  // namespace tessera::quant

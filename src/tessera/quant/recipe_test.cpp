@@ -25,5 +25,18 @@ TEST(Recipe, NamesRoundTrip) {
   EXPECT_THROW(Recipe::named("W4A8"), Error);
 }
 
+TEST(Recipe, KnowsWhetherItRotates) {
+  for (const std::string& name : Recipe::names())
+    EXPECT_EQ(Recipe::named(name).rotates(), name == "int7" || name == "rms4" || name == "w4a8") << name;
+  Recipe recipe = Recipe::named("int7");
+  recipe.override_product("forward", "fp32");
+  recipe.override_product("dx", "int8");
+  EXPECT_TRUE(recipe.rotates());
+  EXPECT_EQ(recipe.describe(), "int7, forward fp32, dx int8");
+  recipe.override_product("dw", "bf16");
+  EXPECT_FALSE(recipe.rotates());
+  EXPECT_THROW(recipe.override_product("dw", "int7"), Error);
+}
+
 }  // namespace
 }  // namespace tessera::quant

@@ -14,6 +14,12 @@ Int4Weight make_int4_weight(const at::Tensor& weight, std::int32_t block) {
   return made;
 }
 
+Int7Weight make_int7_weight(const at::Tensor& weight, std::int32_t block) {
+  const ScopedPart part(Part::kWeightCodes);
+  const RowCodes codes = rotate_rows(weight, {.block = block, .absmax_limit = kInt7Max}).absmax;
+  return {block, codes.scales, pack_panels(codes, /*transposed=*/false), pack_panels(codes, /*transposed=*/true)};
+}
+
 Int8Weight make_int8_weight(const at::Tensor& weight) {
   const ScopedPart part(Part::kWeightCodes);
   Int8Weight made;

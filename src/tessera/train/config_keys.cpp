@@ -145,7 +145,7 @@ std::vector<Key> model_keys() {
        .most = 1 << 20},
       {.name = "model.width",
        .group = kGroup,
-       .help = "features per token; a multiple of 16 for INT4 recipes",
+       .help = "features per token; a multiple of 16 for int7, rms4 and w4a8",
        .field = [](TrainConfig& c) -> Field { return &c.model.width; },
        .placeholder = "N",
        .least = 1,

@@ -95,7 +95,7 @@ TEST(ConfigValues, WrongOnesAreSentences) {
   EXPECT_EQ(set_error("model.dropout", "1"), "test: model.dropout is '1', expected a number of at least 0 and below 1");
   EXPECT_EQ(set_error("tensorboard", "yes"), "test: tensorboard is 'yes', expected true or false");
   EXPECT_EQ(set_error("recipe", "w4a9"),
-            "test: recipe is 'w4a9', expected one of fp32, bf16, int8, rms4, w4a8 (did you mean 'w4a8'?)");
+            "test: recipe is 'w4a9', expected one of fp32, bf16, int8, int7, rms4, w4a8 (did you mean 'w4a8'?)");
   EXPECT_EQ(set_error("recipe-dw", "rms4"), "test: recipe-dw is 'rms4', expected one of recipe, fp32, bf16, int8");
 }
 

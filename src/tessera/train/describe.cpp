@@ -35,8 +35,9 @@ MemoryEstimate estimate_memory(const ModelFacts& facts) {
   const TrainConfig& c = facts.config;
   const quant::Recipe& recipe = facts.options.recipe;
   const double activation = c.precision == "bf16" ? 2 : 4;
+  const bool bytes = recipe.dw == quant::Product::kInt8 || recipe.dw == quant::Product::kInt7;
   const double saved = quant::uses_int4(recipe.dw)          ? 0.5 + 0.125  // packed codes, trust mask
-                       : recipe.dw == quant::Product::kInt8 ? 1
+                       : bytes                              ? 1
                        : recipe.dw == quant::Product::kBf16 ? 2
                                                             : activation;
   const auto tokens = static_cast<double>(c.batch * c.model.context), width = static_cast<double>(c.model.width);

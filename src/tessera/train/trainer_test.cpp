@@ -100,7 +100,7 @@ TEST_F(TrainerTest, DescribesTheRun) {
 }
 
 class Recipes : public TrainerTest, public ::testing::WithParamInterface<const char*> {};
-INSTANTIATE_TEST_SUITE_P(All, Recipes, ::testing::Values("fp32", "bf16", "int8", "rms4", "w4a8"),
+INSTANTIATE_TEST_SUITE_P(All, Recipes, ::testing::Values("fp32", "bf16", "int8", "int7", "rms4", "w4a8"),
                          [](const auto& info) { return info.param; });
 
 TEST_P(Recipes, ThreadsDoNotMatter) {

@@ -21,9 +21,8 @@ void validate(const GptOptions& o) {
                 "activations are {}, expected float32 or bfloat16", c10::toString(o.activations));
   for (const auto& [what, recipe, kept] :
        {std::tuple{"recipe", o.recipe, o.keep_first + o.keep_last == o.layers}, {"head", o.head, false}}) {
-    const bool int4 = quant::uses_int4(recipe.forward) || quant::uses_int4(recipe.dx) || quant::uses_int4(recipe.dw);
-    TESSERA_CHECK(kept || !int4 || o.width % 16 == 0, "width is {}, but {} '{}' needs a multiple of 16", o.width, what,
-                  recipe.describe());
+    TESSERA_CHECK(kept || !recipe.rotates() || o.width % 16 == 0, "width is {}, but {} '{}' needs a multiple of 16",
+                  o.width, what, recipe.describe());
   }
 }
 
