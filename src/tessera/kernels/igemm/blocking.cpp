@@ -29,6 +29,7 @@ struct Tuning {
   IsaLevel isa;
   int rows;            ///< of a full block
   std::int64_t depth;  ///< most codes of depth before it is cut
+  bool mixed = false;  ///< AVX-512 VNNI: full blocks by inner products and plain steps in turn
 };
 
 struct Plan {
@@ -64,7 +65,8 @@ Plan make_plan(const IgemmParams& p, const Tuning& tuning) {
   const std::int64_t padded_k = igemm_padded_k(p.b.k), threads = num_threads();
   Plan plan{};
   const std::int64_t cuts = std::max<std::int64_t>(div_ceil(padded_k, tuning.depth), 1);
-  plan.depth = std::max(round_up(div_ceil(padded_k, cuts), kIgemmDepth), kIgemmDepth);
+  const std::int64_t unit = tuning.mixed && cuts > 1 ? 3 * kIgemmDepth : kIgemmDepth;  // roles repeat after three steps
+  plan.depth = std::max(round_up(div_ceil(padded_k, cuts), unit), kIgemmDepth);
   const std::int64_t left_bytes = cuts > 1 ? left_block_bytes() / 2 : left_block_bytes();  // sums need room, too
   const std::int64_t fitting = std::clamp<std::int64_t>(left_bytes / plan.depth, tuning.rows, kMaxRows);
   plan.m_tasks = div_ceil(p.m, fitting);
@@ -91,6 +93,7 @@ struct Kernels {
   BlockFn whole = nullptr, edge = nullptr;
   int rows = 0;
   bool flipped = false;  ///< they read panels of code + 128
+  bool mixed = false;    ///< they read panels from mix_panel_kernel
 };
 
 /// One product: parameters, plan and everything derived from them before threads start.
@@ -144,8 +147,10 @@ Kernels BlockedProduct::kernels(int rows) const {
   key.native_bf16 = key.out == jit::OutKind::kBf16 && has_native_bf16();
   Kernels kernels;
   kernels.rows = rows;
-  kernels.flipped = key.unsigned_b =
+  const bool prepared =
       tuning_.isa == IsaLevel::kAvx512Vnni && rows == tuning_.rows && plan_.m_block >= kFlipBlocks * rows;
+  kernels.mixed = key.mixed = prepared && tuning_.mixed;
+  kernels.flipped = key.unsigned_b = prepared && !tuning_.mixed;
   key.panels = 2;
   key.stream = stream_;
   if (p_.b.n >= kBlockColumns) kernels.whole = block_kernel(key);
@@ -159,7 +164,8 @@ Kernels BlockedProduct::kernels(int rows) const {
 }
 
 void BlockedProduct::run() {
-  if (tuning_.isa == IsaLevel::kAvx512Vnni) row_sum_kernel();  // generated before threads start
+  if (tuning_.isa == IsaLevel::kAvx512Vnni) row_sum_kernel(false);  // generated before threads start
+  if (tuning_.mixed) mix_panel_kernel();
   parallel_for(0, plan_.m_tasks * plan_.n_tasks, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t task = begin; task < end; ++task) run_task(task);
     if (tuning_.isa == IsaLevel::kAmx) release_tiles();
@@ -193,13 +199,14 @@ class BlockedProduct::Strip {
   const Kernels& kernels_;
   std::int64_t m_begin_, m_end_, n_begin_, n_end_;
   std::int32_t* deep_sums_ = nullptr;  // [column block][row block][rows][32], when depth is cut
-  std::int8_t* flipped_ = nullptr;     // a pair of panels as code + 128
+  std::int8_t* prepared_ = nullptr;    // a pair of panels as flipped or mixed kernels read them
   const std::int8_t* b_ = nullptr;     // panels that are multiplied now, and their depth
   std::int64_t steps_ = 0;
   BlockArgs args_{};
   BlockFn pending_ = nullptr;  // the kernel that can finish args_.finish
   int turn_ = 0;
   alignas(64) std::int32_t sums_[2][32 * kBlockColumns];
+  alignas(64) std::int32_t col_init_[kBlockColumns] = {};
   std::int32_t row_init_[kMaxRows + 32];
 };
 
@@ -215,16 +222,17 @@ BlockedProduct::Strip::Strip(const BlockedProduct& product, const Kernels& kerne
     deep_sums_ = at_least(buffer, round_up(n_end - n_begin, std::int64_t{kBlockColumns}) *
                                       round_up(m_end - m_begin, std::int64_t{kernels.rows}));
   }
-  if (kernels.flipped) {
+  args_.col_init = col_init_;
+  if (kernels.flipped || kernels.mixed) {
     thread_local AlignedBuffer<std::int8_t> buffer;
-    flipped_ = at_least(buffer, 2 * kIgemmPanel * c_.plan_.depth);
+    prepared_ = at_least(buffer, 2 * kIgemmPanel * c_.plan_.depth);
   }
   if (c_.tuning_.isa == IsaLevel::kAmx) {
     configure_tiles(kernels.rows);
   } else {
     const jit::RowSumArgs rows{c_.p_.a + m_begin * c_.p_.a_stride, c_.p_.a_stride, c_.padded_k_ / kIgemmDepth,
                                m_end - m_begin, row_init_};
-    row_sum_kernel()(&rows);
+    row_sum_kernel(kernels.mixed)(&rows);
   }
 }
 
@@ -240,18 +248,23 @@ void BlockedProduct::Strip::run() {
   flush();
 }
 
-// The panels of columns n..n+31 from depth k on; code + 128 if the kernels want that.
+// The panels of columns n..n+31 from depth k on, as the kernels want them.
 void BlockedProduct::Strip::take_panels(std::int64_t k, std::int64_t n) {
   const std::int64_t depth = std::min(c_.plan_.depth, c_.padded_k_ - k), bytes = depth * kIgemmPanel;
   steps_ = depth / kIgemmDepth;
   b_ = c_.p_.b.panels + n / kIgemmPanel * c_.panel_bytes_ + k * kIgemmPanel;
-  if (!kernels_.flipped) return;
+  if (prepared_ == nullptr) return;
   for (std::int64_t panel = 0; panel < std::min<std::int64_t>(2, div_ceil(c_.p_.b.n - n, kIgemmPanel)); ++panel) {
     const std::int8_t* from = b_ + panel * c_.panel_bytes_;
-    std::int8_t* to = flipped_ + panel * bytes;
+    std::int8_t* to = prepared_ + panel * bytes;
+    if (kernels_.mixed) {
+      const jit::MixPanelArgs mix{from, to, steps_, col_init_ + panel * kIgemmPanel};
+      mix_panel_kernel()(&mix);
+      continue;
+    }
     for (std::int64_t i = 0; i < bytes; ++i) to[i] = static_cast<std::int8_t>(from[i] ^ 0x80);
   }
-  b_ = flipped_;
+  b_ = prepared_;
   args_.panel_bytes = bytes;
 }
 
@@ -319,6 +332,10 @@ void run_blocked(const IgemmParams& params, const Tuning& tuning) {
 }  // namespace
 
 void igemm_amx(const IgemmParams& params) { run_blocked(params, {.isa = IsaLevel::kAmx, .rows = 32, .depth = 4096}); }
+
+void igemm_avx512_mixed(const IgemmParams& params) {
+  run_blocked(params, {.isa = IsaLevel::kAvx512Vnni, .rows = 10, .depth = 1024, .mixed = true});
+}
 
 void igemm_avx512_vnni(const IgemmParams& params) {
   run_blocked(params, {.isa = IsaLevel::kAvx512Vnni, .rows = 12, .depth = 1024});

@@ -10,6 +10,7 @@
 namespace tessera::kernels {
 
 void igemm_amx(const IgemmParams& params);
+void igemm_avx512_mixed(const IgemmParams& params);
 void igemm_avx512_vnni(const IgemmParams& params);
 
 }  // namespace tessera::kernels

@@ -10,23 +10,11 @@
 namespace tessera::kernels {
 namespace {
 
-struct Entry {
-  IgemmKernel kernel;
-  void (*run)(const IgemmParams&);
-};
-
-constexpr Entry kTable[] = {
-#define TESSERA_IGEMM_KERNEL(name, level, run) {{#name, IsaLevel::level}, run},
+constexpr IgemmKernel kTable[] = {
+#define TESSERA_IGEMM_KERNEL(name, level, narrow, run) {#name, IsaLevel::level, narrow, run},
 #include "tessera/kernels/igemm/kernels.inc"
 #undef TESSERA_IGEMM_KERNEL
 };
-
-// The last row needs nothing, so the search ends.
-const Entry& best_entry(IsaSet isa) {
-  const Entry* entry = kTable;
-  while (!isa.has(entry->kernel.level)) ++entry;
-  return *entry;
-}
 
 }  // namespace
 
@@ -39,8 +27,8 @@ std::int64_t igemm_packed_b_bytes(std::int64_t n, std::int64_t k) {
   return round_up(n, kIgemmPanel) * igemm_padded_k(k);
 }
 
-IgemmKernel select_igemm(IsaSet isa) { return best_entry(isa).kernel; }
+std::span<const IgemmKernel> igemm_kernels() { return kTable; }
 
-void igemm(const IgemmParams& params, IsaSet isa) { best_entry(isa).run(params); }
+void igemm(const IgemmParams& params, IsaSet isa) { select_igemm(isa, params.a_limit, params.b.limit).run(params); }
 
 }  // namespace tessera::kernels

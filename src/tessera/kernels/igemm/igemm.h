@@ -7,6 +7,7 @@
 // Codes up to +-127 on both sides; INT32 does not overflow for k <= 133,144 at +-127 (3,130,442 for 98 x 7).
 // Both operands contract along their rows ("NT" form). The right operand is packed once into panels and reused.
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "tessera/base/isa.h"
@@ -65,12 +66,21 @@ struct IgemmParams {
 struct IgemmKernel {
   std::string_view name;  ///< e.g. "igemm_32x32_amx", "igemm_12x32_avx512_vnni", "igemm_reference"
   IsaLevel level;
+  bool narrow;  ///< takes only codes with |a| + |b| <= 127
+  void (*run)(const IgemmParams&);
+  bool takes(std::int32_t a_limit, std::int32_t b_limit) const { return !narrow || a_limit + b_limit <= 127; }
 };
 
-/// The best kernel for `isa`; never fails: the reference accepts everything.
-IgemmKernel select_igemm(IsaSet isa = enabled_isa());
+/// The whole table, best first, the reference last.
+std::span<const IgemmKernel> igemm_kernels();
 
-/// Multiply, in parallel. Results are the same bits for every ISA and thread count.
+/// The best kernel for `isa` and codes up to these magnitudes; never fails: the reference accepts everything. A kernel
+/// for narrow codes competes with the general one of its level: a short measurement at the first call finds which is
+/// faster on this CPU. $TESSERA_IGEMM_KERNEL names a kernel that serves wherever it can; throws Error when there is
+/// none of that name or the CPU lacks its level.
+const IgemmKernel& select_igemm(IsaSet isa = enabled_isa(), std::int32_t a_limit = 127, std::int32_t b_limit = 127);
+
+/// Multiply, in parallel. Results are the same bits for every kernel, ISA and thread count.
 void igemm(const IgemmParams& params, IsaSet isa = enabled_isa());
 
 }  // namespace tessera::kernels

@@ -19,17 +19,6 @@ int threads() {
   return value != nullptr ? std::atoi(value) : 2;
 }
 
-struct Entry {
-  const char* name;
-  IsaLevel level;
-};
-
-constexpr Entry kTable[] = {
-#define TESSERA_IGEMM_KERNEL(name, level, run) {#name, IsaLevel::level},
-#include "tessera/kernels/igemm/kernels.inc"
-#undef TESSERA_IGEMM_KERNEL
-};
-
 AlignedBuffer<std::int8_t> codes(std::int64_t size, int limit) {
   AlignedBuffer<std::int8_t> buffer(static_cast<std::size_t>(size));
   std::uint32_t state = 1;
@@ -45,7 +34,7 @@ void count_operations(benchmark::State& state, double operations, double bytes) 
   state.counters["Bytes/s"] = benchmark::Counter(bytes, benchmark::Counter::kIsIterationInvariantRate);
 }
 
-void product(benchmark::State& state, IsaLevel level, FloatType type) {
+void product(benchmark::State& state, const IgemmKernel& kernel, FloatType type) {
   const testing::ThreadBackend backend(threads());
   const std::int64_t m = state.range(0), k = state.range(1), n = state.range(2);
   const std::int64_t stride = igemm_a_stride(k);
@@ -63,8 +52,7 @@ void product(benchmark::State& state, IsaLevel level, FloatType type) {
   p.out = {out.data(), type, n};
   p.row_scale = row_scale.data();
   p.col_scale = col_scale.data();
-  const IsaSet isa = detected_isa().up_to(level);
-  for (auto _ : state) igemm(p, isa);
+  for (auto _ : state) kernel.run(p);
   count_operations(state, 2.0 * static_cast<double>(m) * static_cast<double>(k) * static_cast<double>(n),
                    static_cast<double>(a.size() + b.size() + out.size()));
 }
@@ -120,11 +108,11 @@ void shapes(benchmark::internal::Benchmark* b, bool fast) {
 }
 
 void register_all() {
-  for (const Entry& entry : kTable) {
+  for (const IgemmKernel& entry : igemm_kernels()) {
     if (!detected_isa().has(entry.level)) continue;
     for (FloatType type : {FloatType::kBf16, FloatType::kF32}) {
       const std::string name = std::string(entry.name) + (type == FloatType::kBf16 ? "/bf16" : "/f32");
-      auto* bench = benchmark::RegisterBenchmark(name.c_str(), product, entry.level, type);
+      auto* bench = benchmark::RegisterBenchmark(name.c_str(), product, entry, type);
       shapes(bench, entry.level != IsaLevel::kReference);
     }
   }

@@ -39,8 +39,6 @@ class IgemmTest : public ::testing::TestWithParam<IgemmKernel> {
  protected:
   void SetUp() override {
     if (!detected_isa().has(GetParam().level)) GTEST_SKIP() << "this CPU lacks " << isa_name(GetParam().level);
-    isa_ = testing::set_of(GetParam());
-    ASSERT_EQ(select_igemm(isa_).name, GetParam().name);
     covered().insert(std::string(isa_name(GetParam().level)));
   }
 
@@ -49,14 +47,16 @@ class IgemmTest : public ::testing::TestWithParam<IgemmKernel> {
     IgemmParams p = problem.params();
     p.acc_out = acc.data();
     p.out.stride = s.n;
-    igemm(p, isa_);
+    GetParam().run(p);
     for (std::int64_t m = 0; m < s.m; ++m)
       for (std::int64_t n = 0; n < s.n; ++n)
         ASSERT_EQ(acc[static_cast<std::size_t>(m * s.n + n)], problem.product(m, n))
             << testing::describe(s) << " at " << m << "," << n;
   }
 
-  IsaSet isa_;
+  // The widest codes that the kernel takes.
+  int a_limit() const { return GetParam().narrow ? 98 : 127; }
+  int b_limit() const { return GetParam().narrow ? 29 : 127; }
 };
 
 TEST_P(IgemmTest, SmallShapesAreExact) {
@@ -74,13 +74,13 @@ TEST_P(IgemmTest, ShapesAroundPowersOfTwoAreExact) {
   for (std::int64_t m : sizes)
     for (std::int64_t n : sizes)
       for (std::int64_t k : sizes) {
-        Problem problem({m, n, k}, 127, 127, ++seed);
+        Problem problem({m, n, k}, a_limit(), b_limit(), ++seed);
         ASSERT_NO_FATAL_FAILURE(expect_exact(problem, {m, n, k}));
       }
 }
 
 TEST_P(IgemmTest, DeepNarrowAndPrimeShapesAreExact) {
-  const Shape shapes[] = {{1, 1, 32767},  {3, 5, 20011},  {67, 300, 8209}, {33, 35, 4096}, {33, 35, 4097},
+  const Shape shapes[] = {{1, 1, 32767},  {3, 5, 20011},  {67, 300, 8209}, {33, 35, 4096}, {97, 37, 1151},
                           {1, 2053, 97},  {2053, 1, 97},  {97, 101, 103},  {13, 97, 1009}, {251, 17, 263},
                           {1031, 67, 61}, {37, 521, 641}, {29, 600, 9000}};
   std::uint32_t seed = 7;
@@ -91,15 +91,17 @@ TEST_P(IgemmTest, DeepNarrowAndPrimeShapesAreExact) {
 }
 
 TEST_P(IgemmTest, ExtremeCodesAreExact) {
-  const int limits[][2] = {{7, 7}, {98, 7}, {7, 98}, {63, 63}, {127, 127}};
+  const int limits[][2] = {{7, 7}, {98, 7}, {7, 98}, {63, 63}, {64, 63}, {127, 127}};
   for (const auto& limit : limits)
-    for (Shape s : {Shape{33, 35, 191}, Shape{2, 3, 16640}}) {
+    for (Shape s : {Shape{33, 35, 191}, Shape{83, 35, 448}, Shape{2, 3, 16640}, Shape{41, 3, 16640}}) {
+      if (!GetParam().takes(limit[0], limit[1])) continue;
       Problem problem(s, limit[0], limit[1], 3, /*extreme=*/true);
       ASSERT_NO_FATAL_FAILURE(expect_exact(problem, s));
     }
 }
 
 TEST_P(IgemmTest, LargestDepthDoesNotOverflow) {
+  if (GetParam().narrow) GTEST_SKIP() << "takes no codes of 127";
   const Shape s{1, 1, 133'120};
   Problem problem(s, 127, 127, 1);
   std::memset(const_cast<std::int8_t*>(problem.a().data()), 127, static_cast<std::size_t>(s.k));
@@ -109,7 +111,7 @@ TEST_P(IgemmTest, LargestDepthDoesNotOverflow) {
   IgemmParams p = problem.params();
   p.acc_out = &acc;
   p.out.stride = 1;
-  igemm(p, isa_);
+  GetParam().run(p);
   EXPECT_EQ(acc, s.k * 127 * 127);
 }
 
@@ -144,7 +146,7 @@ GuardedArray<float> guarded(const std::vector<float>& values) {
 
 /// Multiply with every operand flush against a guard page and compare with the scalar epilogue. Between rows of the
 /// output lie `gap` elements that must stay as they were.
-void expect_epilogue(Shape s, const Epilogue& e, IsaSet isa, std::int64_t gap) {
+void expect_epilogue(Shape s, const Epilogue& e, const IgemmKernel& kernel, std::int64_t gap) {
   Problem problem(s, 98, 7, static_cast<std::uint32_t>(s.m + 3 * s.n + 7 * s.k));
   IgemmParams p = problem.params();
   GuardedArray<std::int8_t> a(problem.a().size()), panels(problem.panels().size());
@@ -164,7 +166,7 @@ void expect_epilogue(Shape s, const Epilogue& e, IsaSet isa, std::int64_t gap) {
   p.col_scale = e.col_scale.empty() ? nullptr : col_scale.data();
   p.bias = e.bias.empty() ? nullptr : bias.data();
   p.accumulate = e.accumulate;
-  igemm(p, isa);
+  kernel.run(p);
 
   std::vector<std::uint8_t> expected = before;
   for (std::int64_t m = 0; m < s.m; ++m)
@@ -190,11 +192,11 @@ TEST_P(IgemmTest, EpilogueBitsOverShapes) {
         e.bias = random_floats(n, 3, 1.0f);
         for (FloatType type : {FloatType::kF32, FloatType::kBf16}) {
           e.type = type;
-          ASSERT_NO_FATAL_FAILURE(expect_epilogue({m, n, k}, e, isa_, /*gap=*/m % 3));
+          ASSERT_NO_FATAL_FAILURE(expect_epilogue({m, n, k}, e, GetParam(), /*gap=*/m % 3));
         }
         e.accumulate = true;
         e.type = FloatType::kF32;
-        ASSERT_NO_FATAL_FAILURE(expect_epilogue({m, n, k}, e, isa_, /*gap=*/m % 3));
+        ASSERT_NO_FATAL_FAILURE(expect_epilogue({m, n, k}, e, GetParam(), /*gap=*/m % 3));
       }
 }
 
@@ -208,7 +210,7 @@ TEST_P(IgemmTest, EpilogueBitsWithNullScalesAndBias) {
       if (present & 4) e.bias = random_floats(s.n, 6, 1.0f);
       e.type = kind == 0 ? FloatType::kBf16 : FloatType::kF32;
       e.accumulate = kind == 2;
-      ASSERT_NO_FATAL_FAILURE(expect_epilogue(s, e, isa_, /*gap=*/5)) << present << " " << kind;
+      ASSERT_NO_FATAL_FAILURE(expect_epilogue(s, e, GetParam(), /*gap=*/5)) << present << " " << kind;
     }
 }
 
@@ -220,7 +222,7 @@ TEST_P(IgemmTest, EpilogueBitsOfSpecialValues) {
   e.row_scale = {1.0f, -0.0f, nan, infinity, tiny, 1e38f, 1e-38f};
   for (FloatType type : {FloatType::kF32, FloatType::kBf16}) {
     e.type = type;
-    ASSERT_NO_FATAL_FAILURE(expect_epilogue(s, e, isa_, /*gap=*/0));
+    ASSERT_NO_FATAL_FAILURE(expect_epilogue(s, e, GetParam(), /*gap=*/0));
   }
 }
 
@@ -234,7 +236,7 @@ TEST_P(IgemmTest, StreamedOutputHasTheSameBits) {
     IgemmParams p = problem.params();
     p.row_scale = scale.data();
     p.out = {out.data(), type, stride};
-    igemm(p, isa_);
+    GetParam().run(p);
     std::int64_t wrong = 0;
     for (std::int64_t m = 0; m < s.m; ++m)
       for (std::int64_t n = 0; n < s.n; ++n) {
@@ -248,7 +250,7 @@ TEST_P(IgemmTest, StreamedOutputHasTheSameBits) {
 }
 
 TEST_P(IgemmTest, ThreadsDoNotChangeBits) {
-  for (Shape s : {Shape{1, 700, 130}, Shape{300, 100, 70}, Shape{65, 530, 8300}, Shape{700, 1, 1}}) {
+  for (Shape s : {Shape{1, 700, 130}, Shape{300, 100, 70}, Shape{431, 70, 1300}, Shape{65, 530, 8300}, Shape{700, 1, 1}}) {
     Problem problem(s, 98, 7, 11);
     const std::vector<float> scale = random_floats(s.n, 1, 0.1f);
     std::vector<float> out[2];
@@ -258,13 +260,13 @@ TEST_P(IgemmTest, ThreadsDoNotChangeBits) {
       IgemmParams p = problem.params();
       p.col_scale = scale.data();
       p.out = {out[threads - 1].data(), FloatType::kF32, s.n};
-      igemm(p, isa_);
+      GetParam().run(p);
     }
     EXPECT_EQ(std::memcmp(out[0].data(), out[1].data(), out[0].size() * 4), 0) << testing::describe(s);
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Table, IgemmTest, ::testing::ValuesIn(testing::table()),
+INSTANTIATE_TEST_SUITE_P(Table, IgemmTest, ::testing::ValuesIn(igemm_kernels().begin(), igemm_kernels().end()),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

@@ -14,25 +14,14 @@ struct Shape {
   std::int64_t m, n, k;
 };
 
-/// Every row of kernels.inc.
-inline const std::vector<IgemmKernel>& table() {
-  static const std::vector<IgemmKernel> rows = {
-#define TESSERA_IGEMM_KERNEL(name, level, run) {#name, IsaLevel::level},
-#include "tessera/kernels/igemm/kernels.inc"
-#undef TESSERA_IGEMM_KERNEL
-  };
-  return rows;
-}
-
-/// A set that selects exactly this row.
-inline IsaSet set_of(const IgemmKernel& kernel) { return detected_isa().up_to(kernel.level); }
-
 /// Codes of both operands, their product, and both operands as igemm takes them.
 class Problem {
  public:
   /// Random codes in -limit..limit; with `extreme` only the two limits.
   Problem(Shape shape, int a_limit, int b_limit, std::uint32_t seed, bool extreme = false)
       : shape_(shape),
+        a_limit_(a_limit),
+        b_limit_(b_limit),
         a_stride_(igemm_a_stride(shape.k)),
         a_(static_cast<std::size_t>(shape.m * a_stride_)),
         panels_(static_cast<std::size_t>(igemm_packed_b_bytes(shape.n, shape.k))),
@@ -52,12 +41,13 @@ class Problem {
       for (std::int64_t n = 0; n < shape.n; ++n) product_[static_cast<std::size_t>(m * shape.n + n)] = dot(m, n);
   }
 
-  PackedB packed() { return {panels_.data(), shape_.n, shape_.k}; }
+  PackedB packed() { return {panels_.data(), shape_.n, shape_.k, b_limit_}; }
   IgemmParams params() {
     IgemmParams p;
     p.m = shape_.m;
     p.a = a_.data();
     p.a_stride = a_stride_;
+    p.a_limit = a_limit_;
     p.b = packed();
     return p;
   }
@@ -76,6 +66,7 @@ class Problem {
   }
 
   Shape shape_;
+  std::int32_t a_limit_, b_limit_;
   std::int64_t a_stride_;
   AlignedBuffer<std::int8_t> a_, panels_;
   std::vector<std::int8_t> b_;

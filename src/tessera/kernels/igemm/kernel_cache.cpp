@@ -6,6 +6,7 @@
 
 #include "tessera/base/check.h"
 #include "tessera/kernels/igemm/jit/amx.h"
+#include "tessera/kernels/igemm/jit/avx2.h"
 #include "tessera/kernels/igemm/jit/avx512_vnni.h"
 
 namespace tessera::kernels {
@@ -13,7 +14,8 @@ namespace {
 
 std::unique_ptr<jit::Generator> generate(const jit::BlockKey& key) try {
   if (key.isa == IsaLevel::kAmx) return std::make_unique<jit::AmxKernel>(key);
-  return std::make_unique<jit::Avx512VnniKernel>(key);
+  if (key.isa == IsaLevel::kAvx512Vnni) return std::make_unique<jit::Avx512VnniKernel>(key);
+  return std::make_unique<jit::Avx2Kernel>(key);
 } catch (const Xbyak::Error& error) {
   fail("kernel {} cannot be generated: {}", jit::block_name(key), error.what());
 }
@@ -36,9 +38,14 @@ jit::BlockFn block_kernel(const jit::BlockKey& key) {
   return kernel->getCode<jit::BlockFn>();
 }
 
-jit::RowSumFn row_sum_kernel() {
-  static const jit::RowSumKernel kernel;
-  return kernel.getCode<jit::RowSumFn>();
+jit::RowSumFn row_sum_kernel(bool mixed) {
+  static const jit::RowSumKernel plain_sums(false), mixed_sums(true);
+  return (mixed ? mixed_sums : plain_sums).getCode<jit::RowSumFn>();
+}
+
+jit::MixPanelFn mix_panel_kernel() {
+  static const jit::MixPanelKernel kernel;
+  return kernel.getCode<jit::MixPanelFn>();
 }
 
 void configure_tiles(int rows) {

@@ -7,8 +7,9 @@ namespace tessera::kernels {
 /// The kernel for `key`, generated at the first call; throws tessera::Error when executable memory is refused.
 jit::BlockFn block_kernel(const jit::BlockKey& key);
 
-/// Sums of rows for AVX-512 VNNI.
-jit::RowSumFn row_sum_kernel();
+/// Sums of rows for AVX-512 VNNI, and panels for its mixed kernels.
+jit::RowSumFn row_sum_kernel(bool mixed);
+jit::MixPanelFn mix_panel_kernel();
 
 /// Configure this thread's tiles for blocks of `rows` rows (1..32), or give them back.
 void configure_tiles(int rows);

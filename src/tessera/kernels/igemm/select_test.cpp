@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include "tessera/kernels/igemm/igemm.h"
-#include "tessera/kernels/igemm/igemm_test_kit.h"
 
 namespace tessera::kernels {
 namespace {
@@ -12,20 +11,35 @@ constexpr IsaSet kEverything{.avx2 = true, .avx_vnni = true, .avx512_vnni = true
 TEST(SelectIgemm, ReferenceServesEveryCpu) { EXPECT_EQ(select_igemm(IsaSet{}).name, "igemm_reference"); }
 
 TEST(SelectIgemm, TableEndsWithTheReference) {
-  ASSERT_FALSE(testing::table().empty());
-  EXPECT_EQ(testing::table().back().name, "igemm_reference");
-  EXPECT_EQ(testing::table().back().level, IsaLevel::kReference);
+  ASSERT_FALSE(igemm_kernels().empty());
+  EXPECT_EQ(igemm_kernels().back().name, "igemm_reference");
+  EXPECT_EQ(igemm_kernels().back().level, IsaLevel::kReference);
 }
 
 TEST(SelectIgemm, TableIsBestFirst) {
-  for (std::size_t i = 1; i < testing::table().size(); ++i)
-    EXPECT_GT(testing::table()[i - 1].level, testing::table()[i].level) << testing::table()[i].name;
+  for (std::size_t i = 1; i < igemm_kernels().size(); ++i)
+    EXPECT_GE(igemm_kernels()[i - 1].level, igemm_kernels()[i].level) << igemm_kernels()[i].name;
 }
 
 #ifdef TESSERA_HAVE_JIT
 TEST(SelectIgemm, TakesTheBestThatTheCpuHas) {
   EXPECT_EQ(select_igemm(kEverything).name, "igemm_32x32_amx");
   EXPECT_EQ(select_igemm(IsaSet{.avx2 = true, .avx512_vnni = true}).name, "igemm_12x32_avx512_vnni");
+}
+
+TEST(SelectIgemm, WideCodesNeverGetANarrowKernel) {
+  for (const auto& [a, b] : {std::pair{127, 127}, {127, 7}, {98, 30}, {64, 64}})
+    EXPECT_FALSE(select_igemm(detected_isa(), a, b).narrow) << a << " x " << b;
+}
+
+TEST(SelectIgemm, NarrowCodesGetTheFasterKernelOfTheirLevel) {
+  const IgemmKernel& general = select_igemm(detected_isa());
+  for (const auto& [a, b] : {std::pair{7, 7}, {98, 7}, {63, 63}}) {
+    const IgemmKernel& chosen = select_igemm(detected_isa(), a, b);
+    EXPECT_EQ(chosen.level, general.level);
+    EXPECT_EQ(&chosen, &select_igemm(detected_isa(), a, b)) << "the measurement is made once";
+    EXPECT_TRUE(chosen.narrow || chosen.name == general.name) << chosen.name;
+  }
 }
 
 TEST(SelectIgemm, ForcedLevelIsACeiling) {

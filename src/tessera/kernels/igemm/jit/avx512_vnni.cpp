@@ -21,7 +21,27 @@ void Avx512VnniKernel::generate() {
   enter();
   load_pointers();
   start_sums();
-  Label next, summed;
+  step_loops();
+  store_sums();
+  finish.load(rdi);
+  finish.rest();
+  leave();
+  finish.constants();
+}
+
+void Avx512VnniKernel::step_loops() {
+  Label mixed, plain, next, summed;
+  if (key_.mixed) {
+    cmp(r11, kMixedSteps);
+    jl(plain, T_NEAR);
+    align(64);
+    L(mixed);
+    mixed_steps();
+    sub(r11, kMixedSteps);
+    cmp(r11, kMixedSteps);
+    jge(mixed, T_NEAR);
+  }
+  L(plain);
   test(r11, r11);
   jz(summed, T_NEAR);
   align(64);
@@ -30,11 +50,6 @@ void Avx512VnniKernel::generate() {
   dec(r11);
   jnz(next, T_NEAR);
   L(summed);
-  store_sums();
-  finish.load(rdi);
-  finish.rest();
-  leave();
-  finish.constants();
 }
 
 void Avx512VnniKernel::load_pointers() {
@@ -68,6 +83,12 @@ void Avx512VnniKernel::start_sums() {
   for (int r = 0; r < key_.rows; ++r)
     for (int p = 0; p < key_.panels; ++p) vpbroadcastd(sum(r, p), ptr[rbx + 4 * r]);
   L(ready);
+  if (key_.mixed) {
+    mov(rbx, ptr[rdi + offsetof(BlockArgs, col_init)]);
+    for (int p = 0; p < key_.panels; ++p) vmovdqa32(Zmm(p), ptr[rbx + 64 * p]);
+    for (int r = 0; r < key_.rows; ++r)
+      for (int p = 0; p < key_.panels; ++p) vpaddd(sum(r, p), sum(r, p), Zmm(p));
+  }
   mov(ebx, 0x80808080);
   vpbroadcastd(zmm7, ebx);
 }
@@ -83,17 +104,49 @@ void Avx512VnniKernel::step() {
       for (int p = 0; p < key_.panels; ++p) vpdpbusd(sum(r, p), Zmm(p), codes);
     }
   }
+  advance(1);
+}
+
+// 192 codes of depth. A group of twelve: b1, b2 and the plain codes of both panels in zmm0..zmm5, a1, a2 and the plain
+// codes of a row in zmm6, zmm7, zmm28, sums of codes in zmm29, zmm30; sums of products in zmm8..zmm27.
+void Avx512VnniKernel::mixed_steps() {
+  for (int group = 0; group < 16; ++group) mixed_group(12 * group, 192 * group);
+  advance(kMixedSteps);
+}
+
+void Avx512VnniKernel::mixed_group(int offset_a, int offset_b) {
+  const auto b = [](int role, int panel) { return Zmm(2 * role + panel); };
+  for (int p = 0; p < key_.panels; ++p)
+    for (int role = 0; role < 3; ++role) vmovdqa64(b(role, p), panel_codes(p, offset_b + 64 * role));
+  const Zmm a1(6), a2(7), plain(28), left(29), right(30);
+  for (int r = 0; r < key_.rows; ++r) {
+    vpbroadcastd(a1, row_code(r, offset_a));
+    vpbroadcastd(a2, row_code(r, offset_a + 4));
+    vpbroadcastd(plain, row_code(r, offset_a + 8));
+    for (int p = 0; p < key_.panels; ++p) {
+      vpaddb(left, a1, b(1, p));
+      vpaddb(right, a2, b(0, p));
+      vpdpbusd(sum(r, p), b(2, p), plain);
+      vpdpbusd(sum(r, p), left, right);
+    }
+  }
+}
+
+void Avx512VnniKernel::advance(int steps) {
   const Reg64 bases[] = {rax, rcx, r8, r9};
-  for (int i = 0; 3 * i < key_.rows; ++i) add(bases[i], 64);
-  add(rsi, 1024);
+  for (int i = 0; 3 * i < key_.rows; ++i) add(bases[i], 64 * steps);
+  add(rsi, 1024 * steps);
+}
+
+Address Avx512VnniKernel::panel_codes(int p, int offset) {
+  return p == 0 ? ptr[rsi + offset] : ptr[rsi + r10 + offset];
 }
 
 void Avx512VnniKernel::load_panel(int p, int offset) {
-  const Address codes = p == 0 ? ptr[rsi + offset] : ptr[rsi + r10 + offset];
-  if (key_.unsigned_b) {
-    vmovdqa64(Zmm(p), codes);
+  if (key_.unsigned_b || key_.mixed) {
+    vmovdqa64(Zmm(p), panel_codes(p, offset));
   } else {
-    vpxord(Zmm(p), zmm7, codes);
+    vpxord(Zmm(p), zmm7, panel_codes(p, offset));
   }
 }
 
@@ -105,27 +158,22 @@ void Avx512VnniKernel::store_sums() {
 
 // Registers: rdi arguments; rax row, rcx its place, rdx steps left, rsi rows left, r8 result; zmm0 sums, zmm1 128 as
 // the unsigned factor.
-RowSumKernel::RowSumKernel() : Generator("igemm_row_sums") {
-  Label row, step, summed, done;
+RowSumKernel::RowSumKernel(bool mixed) : Generator(mixed ? "igemm_mixed_row_sums" : "igemm_row_sums") {
+  Label row, done;
   mov(rax, ptr[rdi + offsetof(RowSumArgs, a)]);
   mov(rsi, ptr[rdi + offsetof(RowSumArgs, rows)]);
   mov(r8, ptr[rdi + offsetof(RowSumArgs, out)]);
   mov(ecx, 0x80808080);
   vpbroadcastd(zmm1, ecx);
+  if (mixed) masks();
   test(rsi, rsi);
   jz(done, T_NEAR);
   L(row);
   vpxord(zmm0, zmm0, zmm0);
   mov(rcx, rax);
   mov(rdx, ptr[rdi + offsetof(RowSumArgs, steps)]);
-  test(rdx, rdx);
-  jz(summed, T_NEAR);
-  L(step);
-  vpdpbusd(zmm0, zmm1, ptr[rcx]);
-  add(rcx, 64);
-  dec(rdx);
-  jnz(step);
-  L(summed);
+  if (mixed) mixed_steps();
+  plain_steps();
   vextracti64x4(ymm2, zmm0, 1);
   vpaddd(ymm0, ymm0, ymm2);
   vextracti128(xmm2, ymm0, 1);
@@ -142,6 +190,94 @@ RowSumKernel::RowSumKernel() : Generator("igemm_row_sums") {
   dec(rsi);
   jnz(row, T_NEAR);
   L(done);
+  vzeroupper();
+  ret();
+  freeze();
+}
+
+// k1..k3: words of step 0, 1, 2 that hold a2; k4..k6: that do not hold a1. Word w of 48 has role w % 3.
+void RowSumKernel::masks() {
+  for (int step = 0; step < kMixedSteps; ++step) {
+    std::uint32_t second = 0, not_first = 0;
+    for (int word = 0; word < 16; ++word) {
+      const int role = (16 * step + word) % 3;
+      if (role == 1) second |= 1u << word;
+      if (role != 0) not_first |= 1u << word;
+    }
+    mov(ecx, second);
+    kmovw(Opmask(1 + step), ecx);
+    mov(ecx, not_first);
+    kmovw(Opmask(4 + step), ecx);
+  }
+}
+
+// The unsigned factor of a word: a1 + 128, from the word before, for a2; 128 for plain codes; 0 for a1.
+void RowSumKernel::mixed_steps() {
+  Label next, done;
+  L(next);
+  cmp(rdx, kMixedSteps);
+  jl(done, T_NEAR);
+  for (int step = 0; step < kMixedSteps; ++step) {
+    vmovdqu32(zmm2 | Opmask(1 + step) | T_z, ptr[rcx + 64 * step - 4]);
+    vpxord(zmm2 | Opmask(4 + step) | T_z, zmm2, zmm1);
+    vpdpbusd(zmm0, zmm2, ptr[rcx + 64 * step]);
+  }
+  add(rcx, 64 * kMixedSteps);
+  sub(rdx, kMixedSteps);
+  jmp(next, T_NEAR);
+  L(done);
+}
+
+void RowSumKernel::plain_steps() {
+  Label next, done;
+  test(rdx, rdx);
+  jz(done, T_NEAR);
+  L(next);
+  vpdpbusd(zmm0, zmm1, ptr[rcx]);
+  add(rcx, 64);
+  dec(rdx);
+  jnz(next);
+  L(done);
+}
+
+// Registers: rdi arguments; rsi source, rdx destination, rcx steps left; zmm0 sums, zmm1 sign bits, zmm2..zmm4 codes.
+MixPanelKernel::MixPanelKernel() : Generator("igemm_mix_panel") {
+  Label mixed, plain, step, done;
+  mov(rsi, ptr[rdi + offsetof(MixPanelArgs, from)]);
+  mov(rdx, ptr[rdi + offsetof(MixPanelArgs, to)]);
+  mov(rcx, ptr[rdi + offsetof(MixPanelArgs, steps)]);
+  mov(eax, 0x80808080);
+  vpbroadcastd(zmm1, eax);
+  vpxord(zmm0, zmm0, zmm0);
+  L(mixed);
+  cmp(rcx, kMixedSteps);
+  jl(plain, T_NEAR);
+  for (int group = 0; group < 16; ++group) {
+    vmovdqa64(zmm2, ptr[rsi + 192 * group]);
+    vpxord(zmm3, zmm1, ptr[rsi + 192 * group + 64]);
+    vpxord(zmm4, zmm1, ptr[rsi + 192 * group + 128]);
+    vpdpbusd(zmm0, zmm3, zmm2);
+    for (int role = 0; role < 3; ++role) vmovdqa64(ptr[rdx + 192 * group + 64 * role], Zmm(2 + role));
+  }
+  add(rsi, 1024 * kMixedSteps);
+  add(rdx, 1024 * kMixedSteps);
+  sub(rcx, kMixedSteps);
+  jmp(mixed, T_NEAR);
+  L(plain);
+  shl(rcx, 4);
+  jz(done, T_NEAR);
+  L(step);
+  vpxord(zmm2, zmm1, ptr[rsi]);
+  vmovdqa64(ptr[rdx], zmm2);
+  add(rsi, 64);
+  add(rdx, 64);
+  dec(rcx);
+  jnz(step);
+  L(done);
+  vpxord(zmm2, zmm2, zmm2);
+  vpsubd(zmm0, zmm2, zmm0);
+  mov(rax, ptr[rdi + offsetof(MixPanelArgs, col_init)]);
+  vmovdqa32(ptr[rax], zmm0);
   vzeroupper();
   ret();
   freeze();
