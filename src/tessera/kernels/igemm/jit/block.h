@@ -38,6 +38,7 @@ struct BlockArgs {
   std::int64_t steps;            ///< of 64 codes; may be 0
   std::int32_t* acc;             ///< [rows][kBlockColumns], 64-byte aligned
   const std::int32_t* row_init;  ///< VNNI: what the sums start from, per row
+  const std::int32_t* col_init;  ///< mixed: what this depth adds to the sums, per column [kBlockColumns]
   std::uint64_t load_acc;        ///< not 0: go on from `acc` instead
   FinishArgs finish;
 };
@@ -50,7 +51,16 @@ struct RowSumArgs {
   std::int32_t* out;  ///< [rows]
 };
 
+/// One panel at one depth, as the mixed kernel reads it.
+struct MixPanelArgs {
+  const std::int8_t* from;
+  std::int8_t* to;
+  std::int64_t steps;      ///< of 64 codes
+  std::int32_t* col_init;  ///< [16]
+};
+
 using RowSumFn = void (*)(const RowSumArgs*);
+using MixPanelFn = void (*)(const MixPanelArgs*);
 using BlockFn = void (*)(const BlockArgs*);
 
 enum class OutKind : std::uint8_t { kInt32, kF32, kF32Add, kBf16 };
@@ -64,7 +74,9 @@ struct BlockKey {
   bool masked = false;       ///< store by FinishArgs::columns
   bool stream = false;       ///< non-temporal stores: two whole panels, rows of 64-byte aligned output
   bool unsigned_b = false;   ///< VNNI: panels hold code + 128 as unsigned bytes
+  bool mixed = false;        ///< VNNI: inner-product and plain steps in turn, panels from MixPanelFn
   bool native_bf16 = false;  ///< vcvtne2ps2bf16 instead of integer rounding; same bits
+  std::uint8_t b_offset = 0, widen_every = 1;  ///< AVX2: the fields of avx2.h's Avx2Form
   auto operator<=>(const BlockKey&) const = default;
 };
 

@@ -10,6 +10,7 @@
 #include <random>
 
 #include "tessera/kernels/igemm/jit/amx.h"
+#include "tessera/kernels/igemm/jit/avx2.h"
 #include "tessera/kernels/igemm/jit/avx512_vnni.h"
 #include "tessera/kernels/igemm/kernel_cache.h"
 #include "tessera/kernels/types.h"
@@ -19,13 +20,21 @@ namespace {
 
 std::unique_ptr<Generator> make(const BlockKey& key) {
   if (key.isa == IsaLevel::kAmx) return std::make_unique<AmxKernel>(key);
-  return std::make_unique<Avx512VnniKernel>(key);
+  if (key.isa == IsaLevel::kAvx512Vnni) return std::make_unique<Avx512VnniKernel>(key);
+  return std::make_unique<Avx2Kernel>(key);
 }
+
+int last_rows(IsaLevel isa) {
+  if (isa == IsaLevel::kAmx) return kAmxRows;
+  return isa == IsaLevel::kAvx512Vnni ? kVnniRows : kAvx2Rows;
+}
+
+bool avx512(IsaLevel isa) { return isa >= IsaLevel::kAvx512Vnni; }
 
 std::vector<BlockKey> variants(IsaLevel isa) {
   std::vector<BlockKey> keys;
   const int first = isa == IsaLevel::kAmx ? 16 : 1, step = isa == IsaLevel::kAmx ? 16 : 1;
-  const int last = isa == IsaLevel::kAmx ? kAmxRows : kVnniRows;
+  const int last = last_rows(isa);
   for (int rows = first; rows <= last; rows += step)
     for (int panels : {1, 2})
       for (OutKind out : {OutKind::kInt32, OutKind::kF32, OutKind::kF32Add, OutKind::kBf16})
@@ -33,8 +42,12 @@ std::vector<BlockKey> variants(IsaLevel isa) {
           BlockKey key{isa, static_cast<std::uint8_t>(rows), static_cast<std::uint8_t>(panels), out};
           key.masked = flags & 1;
           key.stream = (flags & 2) && !key.masked && panels == 2 && (out == OutKind::kF32 || out == OutKind::kBf16);
-          key.native_bf16 = (flags & 4) && out == OutKind::kBf16;
-          key.unsigned_b = (flags & 8) && isa == IsaLevel::kAvx512Vnni;
+          key.native_bf16 = (flags & 4) && out == OutKind::kBf16 && avx512(isa);
+          key.unsigned_b = (flags & 8) && isa != IsaLevel::kAmx;
+          if (isa == IsaLevel::kAvx2 && (flags & 8)) {  // the form of int4 codes; avx2_test.cpp has all
+            key.b_offset = 8;
+            key.widen_every = 16;
+          }
           keys.push_back(key);
         }
   std::sort(keys.begin(), keys.end());
@@ -115,6 +128,7 @@ struct Block {
   alignas(64) float out[kRows * kBlockColumns] = {};
   alignas(64) float row_scale[kRows], col_scale[kBlockColumns], bias[kBlockColumns];
   std::int32_t row_init[kRows] = {};
+  alignas(64) std::int32_t col_init[kBlockColumns] = {};
 
   Block() {
     std::fill_n(row_scale, kRows, 1.0f);
@@ -130,6 +144,7 @@ struct Block {
     args.steps = steps;
     args.acc = acc;
     args.row_init = row_init;
+    args.col_init = col_init;
     const std::int64_t element = key.out == OutKind::kBf16 ? 2 : 4;
     args.finish = {sums, out, kBlockColumns * element, row_scale, col_scale, bias, key.rows, 0x7fff7fff};
     return args;
@@ -154,8 +169,8 @@ TEST_P(JitTest, Bf16HasCanonicalBitsForAnyValue) {
   if (!detected_isa().has(GetParam())) GTEST_SKIP() << "this CPU lacks " << isa_name(GetParam());
   std::mt19937 random(1);
   for (bool native : {false, true}) {
-    if (native && !has_native_bf16()) continue;
-    BlockKey key{GetParam(), GetParam() == IsaLevel::kAmx ? std::uint8_t{32} : std::uint8_t{12}, 2, OutKind::kBf16};
+    if (native && !(has_native_bf16() && avx512(GetParam()))) continue;
+    BlockKey key{GetParam(), static_cast<std::uint8_t>(last_rows(GetParam())), 2, OutKind::kBf16};
     key.native_bf16 = native;
     for (int round = 0; round < 200; ++round) {
       Block block;
@@ -180,7 +195,8 @@ TEST_P(JitTest, Bf16HasCanonicalBitsForAnyValue) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Isa, JitTest, ::testing::Values(IsaLevel::kAvx512Vnni, IsaLevel::kAmx),
+INSTANTIATE_TEST_SUITE_P(Isa, JitTest,
+                         ::testing::Values(IsaLevel::kAvx2, IsaLevel::kAvxVnni, IsaLevel::kAvx512Vnni, IsaLevel::kAmx),
                          [](const auto& info) { return std::string(isa_name(info.param)); });
 
 }  // namespace
