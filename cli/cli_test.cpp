@@ -223,6 +223,11 @@ TEST(WeightErrorTest, FormatsByRecipe) {
   EXPECT_GT(int4.stats.clipped_share(), 0);
   EXPECT_LT(int4.stats.clipped_share(), 0.02);
   EXPECT_GT(int8.stats.snr_db(), 35);
+  // absmax / 63 / sqrt 12 of a Gaussian row of 256, whose absmax is 2.97: 37.3 dB.
+  const WeightError int7 = error("int7");
+  EXPECT_EQ(int7.format, "int7, Hadamard 128");
+  EXPECT_NEAR(int7.stats.snr_db(), 37.3, 0.5);
+  EXPECT_EQ(int7.stats.clipped_share(), 0);
   EXPECT_GT(bf16.stats.snr_db(), 50);
   EXPECT_EQ(fp32.stats.exact(), kRows * kCols);
   EXPECT_THAT(message_of([&] { weight_error(weight, kRows * 16, 16, quant::Recipe::named("rms4")); }), "(no error)");

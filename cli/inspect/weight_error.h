@@ -10,8 +10,8 @@
 namespace tessera::cli {
 
 struct WeightError {
-  std::string format;              ///< "int4, Hadamard 128", "int8", "bf16", "fp32"
-  kernels::DistortionStats stats;  ///< INT4: of the rotated weight, which has the same error; clipped by trust mask
+  std::string format;              ///< "int4, Hadamard 128", "int7, Hadamard 128", "int8", "bf16", "fp32"
+  kernels::DistortionStats stats;  ///< of the rotated weight where it is, with the same error; INT4 clips by trust mask
 };
 
 /// Quantize `weight` [rows, cols] as the forward product of `recipe` does and compare. Throws Error when the recipe
