@@ -6,6 +6,7 @@ using namespace Xbyak;  // NOLINT(google-build-using-namespace): operand names o
 
 namespace {
 constexpr int kPrefetchBytes = 128;  // of a row, ahead: two steps
+constexpr int kMixedPrefetchBytes = 192;
 }  // namespace
 
 Avx512VnniKernel::Avx512VnniKernel(const BlockKey& key) : Generator(block_name(key)), key_(key) {
@@ -30,13 +31,17 @@ void Avx512VnniKernel::generate() {
 }
 
 void Avx512VnniKernel::step_loops() {
-  Label mixed, plain, next, summed;
+  Label mixed, quarter, plain, next, summed;
   if (key_.mixed) {
     cmp(r11, kMixedSteps);
     jl(plain, T_NEAR);
-    align(64);
     L(mixed);
-    mixed_steps();
+    mov(ebx, 4);
+    align(64);
+    L(quarter);
+    mixed_quarter();
+    dec(ebx);
+    jnz(quarter, T_NEAR);
     sub(r11, kMixedSteps);
     cmp(r11, kMixedSteps);
     jge(mixed, T_NEAR);
@@ -104,16 +109,21 @@ void Avx512VnniKernel::step() {
       for (int p = 0; p < key_.panels; ++p) vpdpbusd(sum(r, p), Zmm(p), codes);
     }
   }
-  advance(1);
+  advance(64);
 }
 
-// 192 codes of depth. A group of twelve: b1, b2 and the plain codes of both panels in zmm0..zmm5, a1, a2 and the plain
-// codes of a row in zmm6, zmm7, zmm28, sums of codes in zmm29, zmm30; sums of products in zmm8..zmm27.
-void Avx512VnniKernel::mixed_steps() {
-  for (int group = 0; group < 16; ++group) mixed_group(12 * group, 192 * group);
-  advance(kMixedSteps);
+// A quarter of three steps, 48 codes of depth: four groups of twelve. A longer body would leave the cache of decoded
+// instructions, and six instructions a cycle cannot be decoded.
+void Avx512VnniKernel::mixed_quarter() {
+  for (int group = 0; group < 4; ++group) {
+    for (int r = group; r < key_.rows; r += 4) prefetcht0(row_code(r, kMixedPrefetchBytes));
+    mixed_group(12 * group, 192 * group);
+  }
+  advance(48);
 }
 
+// A group: b1, b2 and the plain codes of both panels in zmm0..zmm5, a1, a2 and the plain codes of a row in zmm6, zmm7,
+// zmm28, sums of codes in zmm29, zmm30; sums of products in zmm8..zmm27.
 void Avx512VnniKernel::mixed_group(int offset_a, int offset_b) {
   const auto b = [](int role, int panel) { return Zmm(2 * role + panel); };
   for (int p = 0; p < key_.panels; ++p)
@@ -132,10 +142,10 @@ void Avx512VnniKernel::mixed_group(int offset_a, int offset_b) {
   }
 }
 
-void Avx512VnniKernel::advance(int steps) {
+void Avx512VnniKernel::advance(int codes) {
   const Reg64 bases[] = {rax, rcx, r8, r9};
-  for (int i = 0; 3 * i < key_.rows; ++i) add(bases[i], 64 * steps);
-  add(rsi, 1024 * steps);
+  for (int i = 0; 3 * i < key_.rows; ++i) add(bases[i], codes);
+  add(rsi, 16 * codes);
 }
 
 Address Avx512VnniKernel::panel_codes(int p, int offset) {

@@ -31,9 +31,9 @@ class Avx512VnniKernel : public Generator {
   void start_sums();
   void step_loops();
   void step();
-  void mixed_steps();
+  void mixed_quarter();
   void mixed_group(int offset_a, int offset_b);
-  void advance(int steps);
+  void advance(int codes);
   Xbyak::Address panel_codes(int panel, int offset);
   void load_panel(int panel, int offset);
   void store_sums();
