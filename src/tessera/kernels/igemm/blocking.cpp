@@ -27,9 +27,11 @@ constexpr std::int64_t kStreamBytes = 2 * 1024 * 1024;  // outputs from here on 
 /// What a micro-kernel wants from its surroundings.
 struct Tuning {
   IsaLevel isa;
-  int rows;            ///< of a full block
-  std::int64_t depth;  ///< most codes of depth before it is cut
-  bool mixed = false;  ///< AVX-512 VNNI: full blocks by inner products and plain steps in turn
+  int rows;                      ///< of a full block
+  std::int64_t depth;            ///< most codes of depth before it is cut
+  bool mixed = false;            ///< AVX-512 VNNI: full blocks by inner products and plain steps in turn
+  std::uint8_t b_offset = 0;     ///< what kernels add to codes of `b` to have unsigned bytes
+  std::uint8_t widen_every = 1;  ///< AVX2: see Avx2Form
 };
 
 struct Plan {
@@ -92,8 +94,9 @@ jit::OutKind out_kind(const IgemmParams& p) {
 struct Kernels {
   BlockFn whole = nullptr, edge = nullptr;
   int rows = 0;
-  bool flipped = false;  ///< they read panels of code + 128
-  bool mixed = false;    ///< they read panels from mix_panel_kernel
+  bool flipped = false;              ///< they read panels of code + Tuning::b_offset
+  bool mixed = false;                ///< they read panels from mix_panel_kernel
+  jit::RowSumFn row_sums = nullptr;  ///< where their sums start from; null: zero
 };
 
 /// One product: parameters, plan and everything derived from them before threads start.
@@ -105,6 +108,7 @@ class BlockedProduct {
  private:
   class Strip;
   Kernels kernels(int rows) const;
+  jit::RowSumFn row_sums(bool mixed) const;
   void run_task(std::int64_t task) const;
   void run_strip(const Kernels& kernels, std::int64_t m_begin, std::int64_t m_end, std::int64_t n_begin,
                  std::int64_t n_end) const;
@@ -144,13 +148,20 @@ Kernels BlockedProduct::kernels(int rows) const {
   // Tile kernels take the number of rows from the tile configuration.
   key.rows = static_cast<std::uint8_t>(tuning_.isa == IsaLevel::kAmx ? round_up(rows, 16) : rows);
   key.out = out_kind(p_);
-  key.native_bf16 = key.out == jit::OutKind::kBf16 && has_native_bf16();
+  const bool avx512 = tuning_.isa >= IsaLevel::kAvx512Vnni;
+  key.native_bf16 = key.out == jit::OutKind::kBf16 && avx512 && has_native_bf16();
+  if (tuning_.isa == IsaLevel::kAvx2) {
+    key.b_offset = tuning_.b_offset;
+    key.widen_every = tuning_.widen_every;
+  }
   Kernels kernels;
   kernels.rows = rows;
-  const bool prepared =
-      tuning_.isa == IsaLevel::kAvx512Vnni && rows == tuning_.rows && plan_.m_block >= kFlipBlocks * rows;
+  // AVX-VNNI flips panels on load, which costs it nothing: its products leave a port free.
+  const bool prepared = tuning_.b_offset != 0 && tuning_.isa != IsaLevel::kAvxVnni && rows == tuning_.rows &&
+                        plan_.m_block >= kFlipBlocks * rows;
   kernels.mixed = key.mixed = prepared && tuning_.mixed;
   kernels.flipped = key.unsigned_b = prepared && !tuning_.mixed;
+  kernels.row_sums = row_sums(kernels.mixed);
   key.panels = 2;
   key.stream = stream_;
   if (p_.b.n >= kBlockColumns) kernels.whole = block_kernel(key);
@@ -163,9 +174,13 @@ Kernels BlockedProduct::kernels(int rows) const {
   return kernels;
 }
 
+jit::RowSumFn BlockedProduct::row_sums(bool mixed) const {
+  if (tuning_.b_offset == 0) return nullptr;
+  return tuning_.isa == IsaLevel::kAvx512Vnni ? row_sum_kernel(mixed) : avx2_row_sum_kernel(tuning_.b_offset);
+}
+
 void BlockedProduct::run() {
-  if (tuning_.isa == IsaLevel::kAvx512Vnni) row_sum_kernel(false);  // generated before threads start
-  if (tuning_.mixed) mix_panel_kernel();
+  if (tuning_.mixed) mix_panel_kernel();  // generated before threads start
   parallel_for(0, plan_.m_tasks * plan_.n_tasks, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t task = begin; task < end; ++task) run_task(task);
     if (tuning_.isa == IsaLevel::kAmx) release_tiles();
@@ -227,12 +242,13 @@ BlockedProduct::Strip::Strip(const BlockedProduct& product, const Kernels& kerne
     thread_local AlignedBuffer<std::int8_t> buffer;
     prepared_ = at_least(buffer, 2 * kIgemmPanel * c_.plan_.depth);
   }
-  if (c_.tuning_.isa == IsaLevel::kAmx) {
-    configure_tiles(kernels.rows);
-  } else {
+  if (c_.tuning_.isa == IsaLevel::kAmx) configure_tiles(kernels.rows);
+  if (kernels.row_sums != nullptr) {
     const jit::RowSumArgs rows{c_.p_.a + m_begin * c_.p_.a_stride, c_.p_.a_stride, c_.padded_k_ / kIgemmDepth,
                                m_end - m_begin, row_init_};
-    row_sum_kernel(kernels.mixed)(&rows);
+    kernels.row_sums(&rows);
+  } else {
+    std::fill_n(row_init_, m_end - m_begin, 0);
   }
 }
 
@@ -262,7 +278,7 @@ void BlockedProduct::Strip::take_panels(std::int64_t k, std::int64_t n) {
       mix_panel_kernel()(&mix);
       continue;
     }
-    for (std::int64_t i = 0; i < bytes; ++i) to[i] = static_cast<std::int8_t>(from[i] ^ 0x80);
+    for (std::int64_t i = 0; i < bytes; ++i) to[i] = static_cast<std::int8_t>(from[i] + c_.tuning_.b_offset);
   }
   b_ = prepared_;
   args_.panel_bytes = bytes;
@@ -334,11 +350,25 @@ void run_blocked(const IgemmParams& params, const Tuning& tuning) {
 void igemm_amx(const IgemmParams& params) { run_blocked(params, {.isa = IsaLevel::kAmx, .rows = 32, .depth = 4096}); }
 
 void igemm_avx512_mixed(const IgemmParams& params) {
-  run_blocked(params, {.isa = IsaLevel::kAvx512Vnni, .rows = 10, .depth = 1024, .mixed = true});
+  run_blocked(params, {.isa = IsaLevel::kAvx512Vnni, .rows = 10, .depth = 1024, .mixed = true, .b_offset = 128});
 }
 
 void igemm_avx512_vnni(const IgemmParams& params) {
-  run_blocked(params, {.isa = IsaLevel::kAvx512Vnni, .rows = 12, .depth = 1024});
+  run_blocked(params, {.isa = IsaLevel::kAvx512Vnni, .rows = 12, .depth = 1024, .b_offset = 128});
+}
+
+// Depth of both: a pair of panels and a block of rows fit 32 KiB of L1.
+void igemm_avx_vnni(const IgemmParams& params) {
+  run_blocked(params, {.isa = IsaLevel::kAvxVnni, .rows = 6, .depth = 768, .b_offset = 128});
+}
+
+void igemm_avx2(const IgemmParams& params) {
+  const jit::Avx2Form form = jit::avx2_form(params.a_limit, params.b.limit);
+  run_blocked(params, {.isa = IsaLevel::kAvx2,
+                       .rows = form.rows,
+                       .depth = 768,
+                       .b_offset = form.b_offset,
+                       .widen_every = form.widen_every});
 }
 
 }  // namespace tessera::kernels

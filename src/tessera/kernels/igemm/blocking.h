@@ -12,5 +12,7 @@ namespace tessera::kernels {
 void igemm_amx(const IgemmParams& params);
 void igemm_avx512_mixed(const IgemmParams& params);
 void igemm_avx512_vnni(const IgemmParams& params);
+void igemm_avx_vnni(const IgemmParams& params);
+void igemm_avx2(const IgemmParams& params);
 
 }  // namespace tessera::kernels

@@ -43,6 +43,15 @@ jit::RowSumFn row_sum_kernel(bool mixed) {
   return (mixed ? mixed_sums : plain_sums).getCode<jit::RowSumFn>();
 }
 
+jit::RowSumFn avx2_row_sum_kernel(int b_offset) {
+  static std::mutex mutex;
+  static std::map<int, std::unique_ptr<jit::Generator>> kernels;
+  const std::lock_guard lock(mutex);
+  auto& kernel = kernels[b_offset];
+  if (!kernel) kernel = std::make_unique<jit::Avx2RowSumKernel>(b_offset);
+  return kernel->getCode<jit::RowSumFn>();
+}
+
 jit::MixPanelFn mix_panel_kernel() {
   static const jit::MixPanelKernel kernel;
   return kernel.getCode<jit::MixPanelFn>();

@@ -11,6 +11,9 @@ jit::BlockFn block_kernel(const jit::BlockKey& key);
 jit::RowSumFn row_sum_kernel(bool mixed);
 jit::MixPanelFn mix_panel_kernel();
 
+/// Sums of rows times -b_offset, for AVX-VNNI (128) and AVX2.
+jit::RowSumFn avx2_row_sum_kernel(int b_offset);
+
 /// Configure this thread's tiles for blocks of `rows` rows (1..32), or give them back.
 void configure_tiles(int rows);
 void release_tiles();

@@ -25,6 +25,8 @@ TEST(SelectIgemm, TableIsBestFirst) {
 TEST(SelectIgemm, TakesTheBestThatTheCpuHas) {
   EXPECT_EQ(select_igemm(kEverything).name, "igemm_32x32_amx");
   EXPECT_EQ(select_igemm(IsaSet{.avx2 = true, .avx512_vnni = true}).name, "igemm_12x32_avx512_vnni");
+  EXPECT_EQ(select_igemm(IsaSet{.avx2 = true, .avx_vnni = true}).name, "igemm_6x32_avx_vnni");
+  EXPECT_EQ(select_igemm(IsaSet{.avx2 = true}).name, "igemm_6x32_avx2");
 }
 
 TEST(SelectIgemm, WideCodesNeverGetANarrowKernel) {
@@ -44,6 +46,8 @@ TEST(SelectIgemm, NarrowCodesGetTheFasterKernelOfTheirLevel) {
 
 TEST(SelectIgemm, ForcedLevelIsACeiling) {
   EXPECT_EQ(select_igemm(kEverything.up_to(IsaLevel::kAvx512Vnni)).name, "igemm_12x32_avx512_vnni");
+  EXPECT_EQ(select_igemm(kEverything.up_to(IsaLevel::kAvxVnni)).name, "igemm_6x32_avx_vnni");
+  EXPECT_EQ(select_igemm(kEverything.up_to(IsaLevel::kAvx2)).name, "igemm_6x32_avx2");
   EXPECT_EQ(select_igemm(kEverything.up_to(IsaLevel::kReference)).name, "igemm_reference");
 }
 #else

@@ -15,17 +15,7 @@ namespace tessera::kernels::jit {
 inline constexpr int kAvx2Rows = 6;
 inline constexpr int kAvx2PairRows = 5;  ///< where two neighbors in k are added in 16 bits
 
-/// How codes of limited magnitude are multiplied: two fields of BlockKey, and its largest `rows`.
-struct Avx2Form {
-  std::uint8_t b_offset = 0;     ///< what makes b unsigned; 0: signed form
-  std::uint8_t widen_every = 1;  ///< products of four codes that are added in 16 bits: 1, 2, 4, 8 or 16
-  std::uint8_t rows = kAvx2Rows;
-};
-
-/// The fastest exact form for codes up to +-a_limit and +-b_limit, at most 127.
-Avx2Form avx2_form(int a_limit, int b_limit);
-
-/// `key.isa` is kAvx2, with the fields of its form, or kAvxVnni, which has one form: 128 as the offset.
+/// `key.isa` is kAvx2, with the fields of an Avx2Form, or kAvxVnni, which has one form: 128 as the offset.
 class Avx2Kernel : public Generator {
  public:
   explicit Avx2Kernel(const BlockKey& key);

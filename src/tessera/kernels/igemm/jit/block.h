@@ -65,6 +65,16 @@ using BlockFn = void (*)(const BlockArgs*);
 
 enum class OutKind : std::uint8_t { kInt32, kF32, kF32Add, kBf16 };
 
+/// How AVX2 kernels, whose products of four codes are added in 16 bits, multiply codes of limited magnitude.
+struct Avx2Form {
+  std::uint8_t b_offset = 0;     ///< what makes b unsigned; 0: signed form
+  std::uint8_t widen_every = 1;  ///< products of four codes until their sum is widened: 1, 2, 4, 8 or 16
+  std::uint8_t rows = 6;         ///< of a full block
+};
+
+/// The fastest exact form for codes up to +-a_limit and +-b_limit, at most 127.
+Avx2Form avx2_form(int a_limit, int b_limit);
+
 /// Everything that makes two generated kernels differ.
 struct BlockKey {
   IsaLevel isa = IsaLevel::kAvx512Vnni;
@@ -73,10 +83,10 @@ struct BlockKey {
   OutKind out = OutKind::kF32;
   bool masked = false;       ///< store by FinishArgs::columns
   bool stream = false;       ///< non-temporal stores: two whole panels, rows of 64-byte aligned output
-  bool unsigned_b = false;   ///< VNNI: panels hold code + 128 as unsigned bytes
+  bool unsigned_b = false;   ///< panels hold code + 128 (AVX2: code + b_offset) as unsigned bytes
   bool mixed = false;        ///< VNNI: inner-product and plain steps in turn, panels from MixPanelFn
   bool native_bf16 = false;  ///< vcvtne2ps2bf16 instead of integer rounding; same bits
-  std::uint8_t b_offset = 0, widen_every = 1;  ///< AVX2: the fields of avx2.h's Avx2Form
+  std::uint8_t b_offset = 0, widen_every = 1;  ///< AVX2: from Avx2Form
   auto operator<=>(const BlockKey&) const = default;
 };
 
