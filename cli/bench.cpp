@@ -1,9 +1,10 @@
-// tessera bench: gemm | linear, beside the reference libraries that torch brings.
+// tessera bench: gemm | linear | step, beside the reference libraries that torch brings.
 #include <cstdlib>
 #include <memory>
 
 #include "bench/benches.h"
 #include "bench/huge_pages.h"
+#include "bench/step_command.h"
 #include "command.h"
 #include "options.h"
 #include "tessera/base/check.h"
@@ -75,6 +76,7 @@ Action declare_bench(CLI::App& app) {
   linear->add_option("--recipe", arguments->recipes, "recipes to run; may be repeated")
       ->option_text("NAME ... (default all)");
   linear->callback([=] { *action = [=] { return run_bench(*arguments, bench_linear); }; });
+  declare_bench_step(app, action);
   app.footer("Peers run at their best settings: malloc on huge pages, weights in the faster of both layouts.");
   return [=] {
     if (arguments->shapes.empty()) arguments->shapes = kDefaultShapes;

@@ -13,14 +13,14 @@ double seconds_of(const std::function<void()>& run, std::int64_t repeats) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / static_cast<double>(repeats);
 }
 
+}  // namespace
+
 double median(std::vector<double> values) {
   const std::size_t half = values.size() / 2;
   std::nth_element(values.begin(), values.begin() + half, values.end());
   if (values.size() % 2 == 1) return values[half];
   return (values[half] + *std::max_element(values.begin(), values.begin() + half)) / 2;
 }
-
-}  // namespace
 
 std::vector<double> interleaved_medians(const std::vector<Contender>& contenders, const TimingOptions& options) {
   std::vector<std::int64_t> repeats;

@@ -20,4 +20,7 @@ struct TimingOptions {
 /// Median seconds of one run of each contender, after a warm-up of each.
 std::vector<double> interleaved_medians(const std::vector<Contender>& contenders, const TimingOptions& options);
 
+/// Of at least one value; the mean of the middle two for an even number.
+double median(std::vector<double> values);
+
 }  // namespace tessera::cli

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -35,7 +36,7 @@ std::vector<BenchRow> geometric_means(const std::vector<BenchRow>& rows) {
     std::size_t at = 0;
     while (at < means.size() && (means[at].ours != row.ours || means[at].peer != row.peer)) ++at;
     if (at == means.size()) {
-      means.push_back({row.bench, "geomean", row.ours, row.peer, 0, 0, 0});
+      means.push_back({.bench = row.bench, .case_name = "geomean", .ours = row.ours, .peer = row.peer});
       counts.push_back(0);
     }
     means[at].ours_median_s += std::log(row.ours_median_s);
@@ -68,20 +69,34 @@ void print_setting(const BenchSetting& setting) {
 
 void print_rows(const std::vector<BenchRow>& rows) {
   for (const bool means : {false, true}) {
-    Table table({"ratio", "case", "ours", "peer", "ours", "peer", "ours GOP/s", "peer GOP/s"});
-    for (const BenchRow& row : means ? geometric_means(rows) : rows)
-      table.add({fmt::format("{:.2f}", row.ratio()), row.case_name, row.ours, row.peer,
-                 format_seconds(row.ours_median_s), format_seconds(row.peer_median_s),
-                 speed(row.operations, row.ours_median_s), speed(row.operations, row.peer_median_s)});
+    const std::vector<BenchRow> shown = means ? geometric_means(rows) : rows;
+    if (means && shown.size() == rows.size()) continue;  // one case: its rows are their own means
+    const bool memory =
+        std::any_of(shown.begin(), shown.end(), [](const BenchRow& r) { return r.ours_peak_bytes > 0; });
+    std::vector<std::string> header{"ratio", "case", "ours", "peer", "ours", "peer", "ours GOP/s", "peer GOP/s"};
+    if (memory) header.insert(header.end(), {"ours memory", "peer memory"});
+    Table table(header);
+    for (const BenchRow& row : shown) {
+      std::vector<std::string> cells{fmt::format("{:.2f}", row.ratio()),
+                                     row.case_name,
+                                     row.ours,
+                                     row.peer,
+                                     format_seconds(row.ours_median_s),
+                                     format_seconds(row.peer_median_s),
+                                     speed(row.operations, row.ours_median_s),
+                                     speed(row.operations, row.peer_median_s)};
+      if (memory) cells.insert(cells.end(), {format_bytes(row.ours_peak_bytes), format_bytes(row.peer_peak_bytes)});
+      table.add(cells);
+    }
     fmt::print("\n{}", table.text());
   }
 }
 
-void write_rows(const std::string& path, const std::vector<BenchRow>& rows) {
+nlohmann::ordered_json rows_json(const std::vector<BenchRow>& rows) {
   nlohmann::ordered_json array = nlohmann::ordered_json::array();
   std::vector<BenchRow> all = rows;
   for (BenchRow& mean : geometric_means(rows)) all.push_back(std::move(mean));
-  for (const BenchRow& row : all)
+  for (const BenchRow& row : all) {
     array.push_back({{"bench", row.bench},
                      {"case", row.case_name},
                      {"ours", row.ours},
@@ -89,7 +104,16 @@ void write_rows(const std::string& path, const std::vector<BenchRow>& rows) {
                      {"ours_median_s", row.ours_median_s},
                      {"peer_median_s", row.peer_median_s},
                      {"ratio", row.ratio()}});
-  write_file(path, array.dump(2) + "\n");
+    if (row.ours_peak_bytes > 0) {
+      array.back()["ours_peak_bytes"] = row.ours_peak_bytes;
+      array.back()["peer_peak_bytes"] = row.peer_peak_bytes;
+    }
+  }
+  return array;
+}
+
+void write_rows(const std::string& path, const std::vector<BenchRow>& rows) {
+  write_file(path, rows_json(rows).dump(2) + "\n");
 }
 
 }  // namespace tessera::cli

@@ -1,17 +1,19 @@
 #pragma once
 // Results of `tessera bench`: one row per case and peer, ratios first, and the geometric mean of every pair.
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
 namespace tessera::cli {
 
 struct BenchRow {
-  std::string bench;      ///< "gemm", "linear"
+  std::string bench;      ///< "gemm", "linear", "step"
   std::string case_name;  ///< "4096x768x3072": rows x contraction x columns
   std::string ours, peer;
   double ours_median_s = 0, peer_median_s = 0;
   double operations = 0;  ///< 2 x multiply-accumulates of one run, for the printed speed
+  std::int64_t ours_peak_bytes = 0, peer_peak_bytes = 0;  ///< largest resident set of the process; 0: not measured
   double ratio() const { return peer_median_s / ours_median_s; }
 };
 
@@ -31,7 +33,10 @@ BenchSetting describe_setting(std::int64_t threads);
 void print_setting(const BenchSetting& setting);
 /// Table of all rows, then of the geometric means.
 void print_rows(const std::vector<BenchRow>& rows);
-/// Array of {bench, case, ours, peer, ours_median_s, peer_median_s, ratio}, geometric means last; atomic.
+/// Array of {bench, case, ours, peer, ours_median_s, peer_median_s, ratio}, geometric means last; with ours_peak_bytes
+/// and peer_peak_bytes where they were measured.
+nlohmann::ordered_json rows_json(const std::vector<BenchRow>& rows);
+/// rows_json() as a file; atomic.
 void write_rows(const std::string& path, const std::vector<BenchRow>& rows);
 
 }  // namespace tessera::cli

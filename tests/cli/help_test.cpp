@@ -14,8 +14,9 @@ namespace {
 using testing::HasSubstr;
 using testing::StartsWith;
 
-const std::vector<Arguments> kCommands = {{"prepare"}, {"train"},         {"eval"},           {"generate"},
-                                          {"inspect"}, {"bench", "gemm"}, {"bench", "linear"}};
+const std::vector<Arguments> kCommands = {{"prepare"},         {"train"},        {"eval"},
+                                          {"generate"},        {"inspect"},      {"bench", "gemm"},
+                                          {"bench", "linear"}, {"bench", "step"}};
 
 TEST(HelpTest, ListsEveryCommand) {
   const auto result = run_program({"--help"});
@@ -70,6 +71,15 @@ TEST(UsageTest, EveryMistakeIsASentenceAndCode2) {
       {{"bench", "gem"}, "unexpected argument 'gem' (did you mean 'gemm'?)"},
       {{"bench", "gemm", "--shape", "4x4"}, "--shape is '4x4', expected ROWSxDEPTHxCOLUMNS"},
       {{"bench", "linear", "--recipe", "w4a9"}, "recipe is 'w4a9'"},
+      {{"bench", "step", "--recipe", "w4a9"}, "recipe is 'w4a9'"},
+      {{"bench", "step", "--preset", "gpt3"}, "--preset is 'gpt3', expected gpt2 or small"},
+      {{"bench", "step", "--peer", "jit-fp32"}, "--peer is 'jit-fp32', expected none or some of eager-fp32"},
+      {{"bench", "step", "--peer", "none", "--peer", "eager-fp32"}, "--peer none excludes every other --peer"},
+      {{"bench", "step", "--activations", "fp16"}, "--activations is 'fp16', expected fp32 or bf16"},
+      {{"bench", "step", "--width", "100"}, "--width is 100, which --heads 12 does not divide"},
+      {{"bench", "step", "--layers", "0"}, "--layers is '0', expected a whole number in 1..1048576"},
+      {{"bench", "step", "--python", "/bin/false"}, "/bin/false cannot import torch, which the peers need"},
+      {{"bench", "step", "--python", "/nowhere/python"}, "cannot start /nowhere/python: No such file or directory"},
       {{"train", "--steps", "many"}, "steps is 'many', expected a whole number of at least 1"},
       {{"train", "--steps", "-5"}, "steps is '-5', expected a whole number of at least 1"},
       {{"train", "--recompute=maybe"}, "recompute is 'maybe', expected true or false"},

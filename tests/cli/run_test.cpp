@@ -124,6 +124,35 @@ TEST(RunTest, BenchWritesItsRows) {
   EXPECT_EQ(cases, means);
 }
 
+TEST(RunTest, BenchStepWritesContendersWithTheirParts) {
+  const ScratchFolder folder;
+  const std::string file = (folder / "rows.json").string();
+  const auto result = run_program({"bench",     "step", "--layers",  "1",    "--width",      "32",   "--heads",  "2",
+                                   "--context", "16",   "--batch",   "2",    "--vocabulary", "40",   "--recipe", "w4a8",
+                                   "--head",    "bf16", "--head",    "w4a8", "--peer",       "none", "--rounds", "2",
+                                   "--steps",   "3",    "--threads", "1",    "--json",       file});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("part of the step"));
+  const json rows = json::parse(read_file(file));
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0]["name"], "w4a8, head bf16");
+  EXPECT_EQ(rows[1]["name"], "w4a8, head w4a8");
+  constexpr double kBlocks = 6.0 * 32 * 12 * 32 * 32, kHead = 6.0 * 32 * 32 * 40;
+  EXPECT_EQ(rows[0]["integer_operations"], kBlocks);
+  EXPECT_EQ(rows[1]["integer_operations"], kBlocks + kHead);
+  for (const json& row : rows) {
+    EXPECT_EQ(row["bench"], "step contender");
+    EXPECT_EQ(row["case"], "32 wide, 1 deep, 2x16");
+    EXPECT_EQ(row["threads"], 1);
+    EXPECT_EQ(row["step_s"].size(), 2u * 3u);
+    EXPECT_NEAR(row["tokens_per_s"].get<double>() * row["median_s"].get<double>(), 32, 1e-9);
+    EXPECT_GT(row["peak_rss_bytes"], 1 << 20);
+    EXPECT_LT(row["last_loss"], row["first_loss"]);
+    for (const char* part : {"integer products", "attention", "gelu", "layer norm", "head and loss", "optimizer"})
+      EXPECT_GT(row["parts"][part], 0) << part;
+  }
+}
+
 TEST(RunTest, InterruptSavesAndSaysHowToGoOn) {
   const ScratchFolder folder, outputs;
   Arguments arguments = train_arguments(fixture().tokens, folder / "run");

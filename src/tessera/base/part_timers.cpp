@@ -38,20 +38,34 @@ void count_until(OpenParts& open, Clock::time_point now) {
 
 std::string_view part_name(Part part) {
   switch (part) {
-    case Part::kRotateQuantize: return "rotate and quantize rows";
-    case Part::kFoldQuantize: return "quantize gradients";
-    case Part::kPackPanels: return "pack panels";
-    case Part::kIntMatmul: return "integer products";
-    case Part::kUnrotate: return "unrotate";
-    case Part::kDenseMatmul: return "floating-point products";
-    case Part::kWeightCodes: return "codes of the weights";
-    case Part::kLayerNorm: return "layer norm";
-    case Part::kAttention: return "attention";
-    case Part::kGelu: return "gelu";
-    case Part::kEmbedding: return "embedding";
-    case Part::kHeadLoss: return "head and loss";
-    case Part::kGradientNorm: return "gradient norm";
-    case Part::kOptimizer: return "optimizer";
+    case Part::kRotateQuantize:
+      return "rotate and quantize rows";
+    case Part::kFoldQuantize:
+      return "quantize gradients";
+    case Part::kPackPanels:
+      return "pack panels";
+    case Part::kIntMatmul:
+      return "integer products";
+    case Part::kUnrotate:
+      return "unrotate";
+    case Part::kDenseMatmul:
+      return "floating-point products";
+    case Part::kWeightCodes:
+      return "codes of the weights";
+    case Part::kLayerNorm:
+      return "layer norm";
+    case Part::kAttention:
+      return "attention";
+    case Part::kGelu:
+      return "gelu";
+    case Part::kEmbedding:
+      return "embedding";
+    case Part::kHeadLoss:
+      return "head and loss";
+    case Part::kGradientNorm:
+      return "gradient norm";
+    case Part::kOptimizer:
+      return "optimizer";
   }
   return "?";
 }

@@ -99,8 +99,7 @@ TensorList GptBlock::forward(const TensorList& inputs, const UnitContext& contex
     return linear->forward_at(in, context.noise, context.row_offset);
   };
   const Tensor qkv = run(qkv_, attention_norm_->forward(x, activations_));
-  const Tensor seen =
-      timed(Part::kAttention, qkv, [&](const Tensor& x) { return attend(x, inputs[1], context); });
+  const Tensor seen = timed(Part::kAttention, qkv, [&](const Tensor& x) { return attend(x, inputs[1], context); });
   const Tensor attended = run(projection_, seen);
   x = x + maybe_dropout(attended, dropout_, fmt::format("blocks.{}.projection", index_), context);
   const Tensor hidden = timed(Part::kGelu, run(up_, mlp_norm_->forward(x, activations_)),
