@@ -270,6 +270,7 @@ void BlockedProduct::Strip::take_panels(std::int64_t k, std::int64_t n) {
   steps_ = depth / kIgemmDepth;
   b_ = c_.p_.b.panels + n / kIgemmPanel * c_.panel_bytes_ + k * kIgemmPanel;
   if (prepared_ == nullptr) return;
+  const std::uint8_t offset = c_.tuning_.b_offset;
   for (std::int64_t panel = 0; panel < std::min<std::int64_t>(2, div_ceil(c_.p_.b.n - n, kIgemmPanel)); ++panel) {
     const std::int8_t* from = b_ + panel * c_.panel_bytes_;
     std::int8_t* to = prepared_ + panel * bytes;
@@ -278,7 +279,7 @@ void BlockedProduct::Strip::take_panels(std::int64_t k, std::int64_t n) {
       mix_panel_kernel()(&mix);
       continue;
     }
-    for (std::int64_t i = 0; i < bytes; ++i) to[i] = static_cast<std::int8_t>(from[i] + c_.tuning_.b_offset);
+    for (std::int64_t i = 0; i < bytes; ++i) to[i] = static_cast<std::int8_t>(from[i] + offset);
   }
   b_ = prepared_;
   args_.panel_bytes = bytes;

@@ -48,7 +48,8 @@ void product(benchmark::State& state, const IgemmKernel& kernel, FloatType type)
   p.m = m;
   p.a = a.data();
   p.a_stride = stride;
-  p.b = {b.data(), n, k};
+  p.a_limit = 98;
+  p.b = {b.data(), n, k, 7};
   p.out = {out.data(), type, n};
   p.row_scale = row_scale.data();
   p.col_scale = col_scale.data();

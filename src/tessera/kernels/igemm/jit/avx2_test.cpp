@@ -242,6 +242,8 @@ TEST(Avx2Form, NarrowCodesStayLongerIn16Bits) {
   EXPECT_EQ(form(63, 63), std::pair(64, 2));
   EXPECT_EQ(form(98, 7), std::pair(8, 8));
   EXPECT_EQ(form(7, 7), std::pair(8, 16));
+  EXPECT_EQ(avx2_form(63, 63).rows, kAvx2PairRows);
+  EXPECT_EQ(avx2_form(98, 7).rows, kAvx2Rows);
 }
 
 TEST(Avx2Form, SumsOf16BitsNeverSaturate) {
