@@ -32,6 +32,7 @@ struct Tuning {
   bool mixed = false;            ///< AVX-512 VNNI: full blocks by inner products and plain steps in turn
   std::uint8_t b_offset = 0;     ///< what kernels add to codes of `b` to have unsigned bytes
   std::uint8_t widen_every = 1;  ///< AVX2: see Avx2Form
+  bool bf16 = false;             ///< numbers in place of codes
 };
 
 struct Plan {
@@ -145,6 +146,7 @@ BlockedProduct::BlockedProduct(const IgemmParams& params, const Tuning& tuning)
 Kernels BlockedProduct::kernels(int rows) const {
   jit::BlockKey key;
   key.isa = tuning_.isa;
+  key.bf16 = tuning_.bf16;
   // Tile kernels take the number of rows from the tile configuration.
   key.rows = static_cast<std::uint8_t>(tuning_.isa == IsaLevel::kAmx ? round_up(rows, 16) : rows);
   key.out = out_kind(p_);
@@ -356,6 +358,14 @@ void igemm_avx512_mixed(const IgemmParams& params) {
 
 void igemm_avx512_vnni(const IgemmParams& params) {
   run_blocked(params, {.isa = IsaLevel::kAvx512Vnni, .rows = 12, .depth = 1024, .b_offset = 128});
+}
+
+void bgemm_amx(const IgemmParams& params) {
+  run_blocked(params, {.isa = IsaLevel::kAmx, .rows = 32, .depth = 4096, .bf16 = true});
+}
+
+void bgemm_avx512(const IgemmParams& params) {
+  run_blocked(params, {.isa = IsaLevel::kAvx512Vnni, .rows = 12, .depth = 1024, .bf16 = true});
 }
 
 // Depth of both: a pair of panels and a block of rows fit 32 KiB of L1.

@@ -15,4 +15,8 @@ void igemm_avx512_vnni(const IgemmParams& params);
 void igemm_avx_vnni(const IgemmParams& params);
 void igemm_avx2(const IgemmParams& params);
 
+/// `params` of a bf16 product in igemm's units: two bytes of contraction a number.
+void bgemm_amx(const IgemmParams& params);
+void bgemm_avx512(const IgemmParams& params);
+
 }  // namespace tessera::kernels

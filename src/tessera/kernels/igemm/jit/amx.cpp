@@ -97,22 +97,30 @@ void AmxKernel::start_sums() {
 void AmxKernel::step() {
   tileloadd(tmm6, ptr[rsi + r10]);
   tileloadd(tmm4, ptr[rax + rdx]);
-  tdpbssd(sum(0, 0), tmm4, tmm6);
+  product(sum(0, 0), tmm4, tmm6);
   prefetch_tile(rsi);
   if (key_.panels == 2) {
     tileloadd(tmm7, ptr[r8 + r10]);
-    tdpbssd(sum(0, 1), tmm4, tmm7);
+    product(sum(0, 1), tmm4, tmm7);
     prefetch_tile(r8);
   }
   if (row_tiles_ == 2) {
     tileloadd(tmm5, ptr[rcx + rdx]);
-    tdpbssd(sum(1, 0), tmm5, tmm6);
-    if (key_.panels == 2) tdpbssd(sum(1, 1), tmm5, tmm7);
+    product(sum(1, 0), tmm5, tmm6);
+    if (key_.panels == 2) product(sum(1, 1), tmm5, tmm7);
     add(rcx, kTileBytes);
   }
   add(rax, kTileBytes);
   add(rsi, kTileSize);
   add(r8, kTileSize);
+}
+
+void AmxKernel::product(const Tmm& sums, const Tmm& a, const Tmm& b) {
+  if (key_.bf16) {
+    tdpbf16ps(sums, a, b);
+  } else {
+    tdpbssd(sums, a, b);
+  }
 }
 
 // Hardware does not see tiles coming when a panel is read for the first time.

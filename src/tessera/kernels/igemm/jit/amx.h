@@ -28,6 +28,7 @@ class AmxKernel : public Generator {
   void load_pointers();
   void start_sums();
   void step();
+  void product(const Xbyak::Tmm& sums, const Xbyak::Tmm& a, const Xbyak::Tmm& b);
   void prefetch_tile(const Xbyak::Reg64& panel);
   void store_sums();
   Xbyak::Tmm sum(int row_tile, int panel) const { return Xbyak::Tmm(2 * row_tile + panel); }

@@ -106,7 +106,13 @@ void Avx512VnniKernel::step() {
     for (int r = 0; r < key_.rows; ++r) {
       const Zmm codes(2 + r % 4);
       vpbroadcastd(codes, row_code(r, 4 * q));
-      for (int p = 0; p < key_.panels; ++p) vpdpbusd(sum(r, p), Zmm(p), codes);
+      for (int p = 0; p < key_.panels; ++p) {
+        if (key_.bf16) {
+          vdpbf16ps(sum(r, p), Zmm(p), codes);
+        } else {
+          vpdpbusd(sum(r, p), Zmm(p), codes);
+        }
+      }
     }
   }
   advance(64);
@@ -153,7 +159,7 @@ Address Avx512VnniKernel::panel_codes(int p, int offset) {
 }
 
 void Avx512VnniKernel::load_panel(int p, int offset) {
-  if (key_.unsigned_b || key_.mixed) {
+  if (key_.unsigned_b || key_.mixed || key_.bf16) {
     vmovdqa64(Zmm(p), panel_codes(p, offset));
   } else {
     vpxord(Zmm(p), zmm7, panel_codes(p, offset));

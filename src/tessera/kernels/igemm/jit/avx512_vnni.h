@@ -17,6 +17,8 @@
 
 namespace tessera::kernels::jit {
 
+//
+// The plain kernel also multiplies bf16 numbers (vdpbf16ps): a pair of them takes the place of four codes, sums are f32.
 inline constexpr int kVnniRows = 12;
 inline constexpr int kMixedRows = 10;
 inline constexpr int kMixedSteps = 3;  ///< steps of 64 codes after which roles repeat: sixteen groups of twelve codes

@@ -24,7 +24,7 @@ const char* out_name(OutKind out) {
 std::string block_name(const BlockKey& key) {
   const std::string form =
       key.b_offset != 0 ? fmt::format("_offset{}_every{}", key.b_offset, key.widen_every) : std::string();
-  return fmt::format("igemm_{}x{}_{}_{}{}{}{}{}{}{}", key.rows, 16 * key.panels, isa_name(key.isa), out_name(key.out),
+  return fmt::format("{}_{}x{}_{}_{}{}{}{}{}{}{}", key.bf16 ? "bgemm" : "igemm", key.rows, 16 * key.panels, isa_name(key.isa), out_name(key.out),
                      key.masked ? "_masked" : "", key.stream ? "_stream" : "", key.unsigned_b ? "_unsigned_b" : "",
                      key.mixed ? "_mixed" : "", key.native_bf16 ? "_native_bf16" : "", form);
 }

@@ -63,6 +63,7 @@ using RowSumFn = void (*)(const RowSumArgs*);
 using MixPanelFn = void (*)(const MixPanelArgs*);
 using BlockFn = void (*)(const BlockArgs*);
 
+/// kInt32: sums as they are.
 enum class OutKind : std::uint8_t { kInt32, kF32, kF32Add, kBf16 };
 
 /// How AVX2 kernels, whose products of four codes are added in 16 bits, multiply codes of limited magnitude.
@@ -85,6 +86,7 @@ struct BlockKey {
   bool stream = false;       ///< non-temporal stores: two whole panels, rows of 64-byte aligned output
   bool unsigned_b = false;   ///< panels hold code + 128 (AVX2: code + b_offset) as unsigned bytes
   bool mixed = false;        ///< VNNI: inner-product and plain steps in turn, panels from MixPanelFn
+  bool bf16 = false;         ///< words are pairs of bf16 numbers, sums f32 (bgemm); AVX-512 and AMX
   bool native_bf16 = false;  ///< vcvtne2ps2bf16 instead of integer rounding; same bits
   std::uint8_t b_offset = 0, widen_every = 1;  ///< AVX2: from Avx2Form
   auto operator<=>(const BlockKey&) const = default;

@@ -63,7 +63,11 @@ void FinishEmitter::row(int r) {
       g_.vmovdqu32(value(p), sums);
       continue;
     }
-    g_.vcvtdq2ps(value(p), sums);
+    if (key_.bf16) {
+      g_.vmovups(value(p), sums);
+    } else {
+      g_.vcvtdq2ps(value(p), sums);
+    }
     g_.vmulps(value(p), value(p), g_.ptr_b[g_.r12 + 4 * r]);
     g_.vmulps(value(p), value(p), Zmm(p));
     g_.vaddps(value(p), value(p), Zmm(2 + p));

@@ -49,6 +49,16 @@ std::vector<BlockKey> variants(IsaLevel isa) {
             key.widen_every = 16;
           }
           keys.push_back(key);
+          if (isa == IsaLevel::kAvx512Vnni && rows <= kMixedRows) {
+            keys.push_back(key);
+            keys.back().unsigned_b = false;
+            keys.back().mixed = true;
+          }
+          if (avx512(isa) && out != OutKind::kInt32) {
+            keys.push_back(key);
+            keys.back().unsigned_b = false;
+            keys.back().bf16 = true;
+          }
         }
   std::sort(keys.begin(), keys.end());
   keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
@@ -156,7 +166,7 @@ TEST_P(JitTest, CalleeSavedRegistersSurvive) {
   CalleeSavedProbe probe;
   const auto survive = probe.getCode<int (*)(BlockFn, const BlockArgs*)>();
   for (const BlockKey& key : variants(GetParam())) {
-    if (key.native_bf16 && !has_native_bf16()) continue;
+    if ((key.native_bf16 || key.bf16) && !has_native_bf16()) continue;
     Block block;
     const BlockArgs args = block.args(key, 1);
     if (key.isa == IsaLevel::kAmx) configure_tiles(key.rows);
