@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tessera/base/math.h"
 #include "tessera/base/part_timers.h"
 #include "tessera/kernels/cross_entropy/cross_entropy.h"
 #include "tessera/quant/torch_parallel.h"
@@ -46,14 +47,17 @@ struct HeadLossFunction : torch::autograd::Function<HeadLossFunction> {
     const bool gradient = state->want_dx || state->want_dw;
     Tensor d_hidden = state->want_dx ? torch::empty_like(hidden) : Tensor(), dw;
     double sum = 0;
+    // One buffer for all chunks; rows start on cache lines, so that products may stream them.
+    const std::int64_t vocabulary = state->call.out_features;
+    const Tensor buffer = torch::empty({std::min(step, tokens), round_up(vocabulary, std::int64_t{16})}, torch::kFloat)
+                              .narrow(1, 0, vocabulary);
     for (std::int64_t begin = 0; begin < tokens; begin += step) {
       const std::int64_t size = std::min(step, tokens - begin);
       LinearCall call = state->call;
       call.row_offset += begin;
       SavedActivations saved;
-      const Tensor logits =
-          linear_forward(call, hidden.narrow(0, begin, size), {}, state->want_dx, state->want_dw, &saved)
-              .to(torch::kFloat);
+      const Tensor logits = linear_forward(call, hidden.narrow(0, begin, size), {}, state->want_dx, state->want_dw,
+                                           &saved, buffer.narrow(0, 0, size));
       sum += chunk_loss(logits, targets.narrow(0, begin, size), gradient, 1.0 / static_cast<double>(state->count));
       if (!gradient) continue;
       const LinearGradients gradients = linear_backward(

@@ -1,8 +1,10 @@
 #include "tessera/nn/linear_products.h"
 
 #include <ATen/Tensor.h>
+#include <ATen/ops/empty.h>
 
 #include "tessera/base/int4.h"
+#include "tessera/quant/bf16_matmul.h"
 #include "tessera/quant/codes.h"
 #include "tessera/quant/dense_matmul.h"
 
@@ -20,18 +22,23 @@ std::int32_t block_of(const LinearCall& call) {
   return quant::hadamard_block_for(call.in_features, call.recipe.hadamard_block);
 }
 
-// Y of a floating product, and X as its dW wants it.
-at::Tensor dense_forward(const LinearCall& call, const at::Tensor& x, const at::Tensor& bias) {
+// Products of bf16 that our own kernels multiply.
+bool is_own_bf16(Product product) { return product == Product::kBf16 && quant::bf16_products_available(); }
+
+void dense_forward(const LinearCall& call, const at::Tensor& x, const at::Tensor& bias, const at::Tensor& y) {
+  if (is_own_bf16(call.recipe.forward)) {
+    const quant::Bf16Rows rows = quant::bf16_operands(x, /*rows=*/true, /*columns=*/false).rows;
+    return quant::bf16_matmul(rows, call.weight->bf16().forward_panels, bias, y);
+  }
   const at::ScalarType dtype = dense_dtype(call.recipe.forward);
-  at::Tensor y = quant::dense_matmul(x.to(dtype), call.weight->dense(dtype).t());
+  y.copy_(quant::dense_matmul(x.to(dtype), call.weight->dense(dtype).t()));
   if (bias.defined()) y.add_(bias);
-  return y.to(x.scalar_type());
 }
 
-at::Tensor int8_forward(const LinearCall& call, const at::Tensor& x, const at::Tensor& bias) {
+void int8_forward(const LinearCall& call, const at::Tensor& x, const at::Tensor& bias, const at::Tensor& y) {
   const quant::Int8Weight& weight = call.weight->int8();
   const quant::RowCodes rows = quant::rotate_rows(x, {.block = 1, .absmax_limit = kInt8Max}).absmax;
-  return quant::int_matmul(rows, weight.forward_panels, weight.forward_scales, bias, x.scalar_type());
+  quant::int_matmul_out(rows, weight.forward_panels, weight.forward_scales, bias, y);
 }
 
 // What rotated products read of a weight, whatever its codes.
@@ -107,6 +114,23 @@ void add_integer_dw(const LinearCall& call, const SavedActivations& saved, const
   }
 }
 
+// Both bf16 products of backward, from one pass over dY.
+void own_bf16_backward(const LinearCall& call, const SavedActivations& saved, const at::Tensor& dy,
+                       const LinearWanted& wanted, bool want_dx, bool want_dw, LinearGradients& out) {
+  if (!want_dx && !want_dw) return;
+  const quant::Bf16Operands operands = quant::bf16_operands(dy, want_dx, want_dw);
+  if (want_dx) {
+    out.dx = at::empty({dy.size(0), call.in_features}, at::TensorOptions(wanted.dx_dtype));
+    quant::bf16_matmul(operands.rows, call.weight->bf16().dx_panels, {}, out.dx);
+  }
+  if (want_dw) {
+    at::Tensor& sum = *wanted.dw;
+    const bool add = sum.defined();
+    if (!add) sum = at::empty({call.out_features, call.in_features}, at::TensorOptions(at::kFloat));
+    quant::bf16_matmul(operands.columns, quant::pack_bf16(saved.dense, /*transposed=*/true), {}, sum, add);
+  }
+}
+
 void add_dense_dw(const LinearCall& call, const SavedActivations& saved, const at::Tensor& dy, at::Tensor& sum) {
   const at::ScalarType dtype = dense_dtype(call.recipe.dw);
   const at::Tensor dy_t = dy.to(dtype).t();
@@ -120,8 +144,10 @@ void add_dense_dw(const LinearCall& call, const SavedActivations& saved, const a
 }  // namespace
 
 at::Tensor linear_forward(const LinearCall& call, const at::Tensor& x, const at::Tensor& bias, bool want_dx,
-                          bool want_dw, SavedActivations* saved) {
+                          bool want_dw, SavedActivations* saved, const at::Tensor& out) {
   const quant::Recipe& recipe = call.recipe;
+  const at::Tensor y =
+      out.defined() ? out : at::empty({x.size(0), call.out_features}, at::TensorOptions(x.scalar_type()));
   const bool keep_int4 = saved != nullptr && want_dw && uses_int4(recipe.dw);
   const bool keep_int7 = saved != nullptr && want_dw && recipe.dw == Product::kInt7;
   // Only an rms4 forward clips activations, and only then does dX need their trust mask.
@@ -144,11 +170,18 @@ at::Tensor linear_forward(const LinearCall& call, const at::Tensor& x, const at:
     saved->int7 = recipe.forward == Product::kInt7
                       ? rotated.absmax
                       : quant::rotate_rows(x, {.block = block_of(call), .absmax_limit = kInt7Max}).absmax;
-  if (is_dense(recipe.forward)) return dense_forward(call, x, bias);
-  if (recipe.forward == Product::kInt8) return int8_forward(call, x, bias);
+  if (is_dense(recipe.forward)) {
+    dense_forward(call, x, bias, y);
+    return y;
+  }
+  if (recipe.forward == Product::kInt8) {
+    int8_forward(call, x, bias, y);
+    return y;
+  }
   const RotatedWeight weight = rotated_weight(call, recipe.forward);
   const quant::RowCodes& left = recipe.forward == Product::kRms4 ? rotated.int4_left : rotated.absmax;
-  return quant::int_matmul(left, weight.forward_panels, weight.scales, bias, x.scalar_type());
+  quant::int_matmul_out(left, weight.forward_panels, weight.scales, bias, y);
+  return y;
 }
 
 LinearGradients linear_backward(const LinearCall& call, const SavedActivations& saved, const at::Tensor& dy,
@@ -170,11 +203,13 @@ LinearGradients linear_backward(const LinearCall& call, const SavedActivations& 
     if (request.rows) out.dx = integer_dx(call, saved, codes.rows, wanted.dx_dtype);
     if (request.columns) add_integer_dw(call, saved, codes.columns, *wanted.dw);
   }
-  if (wanted.dx && is_dense(recipe.dx)) {
+  const bool own_dx = wanted.dx && is_own_bf16(recipe.dx), own_dw = want_dw && is_own_bf16(recipe.dw);
+  own_bf16_backward(call, saved, dy, wanted, own_dx, own_dw, out);
+  if (wanted.dx && is_dense(recipe.dx) && !own_dx) {
     const at::ScalarType dtype = dense_dtype(recipe.dx);
     out.dx = quant::dense_matmul(dy.to(dtype), call.weight->dense(dtype)).to(wanted.dx_dtype);
   }
-  if (want_dw && is_dense(recipe.dw)) add_dense_dw(call, saved, dy, *wanted.dw);
+  if (want_dw && is_dense(recipe.dw) && !own_dw) add_dense_dw(call, saved, dy, *wanted.dw);
   return out;
 }
 

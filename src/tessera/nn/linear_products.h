@@ -32,9 +32,9 @@ struct SavedActivations {
 };
 
 /// Y [N, C] in the dtype of `x` [N, D] (f32 or bf16); `bias` [C] f32 or undefined. Fills `saved` with what the wanted
-/// gradients need; null: none.
+/// gradients need; null: none. `out` [N, C] f32 or bf16, if defined, is written and returned in place of a new tensor.
 at::Tensor linear_forward(const LinearCall& call, const at::Tensor& x, const at::Tensor& bias, bool want_dx,
-                          bool want_dw, SavedActivations* saved);
+                          bool want_dw, SavedActivations* saved, const at::Tensor& out = {});
 
 struct LinearGradients {
   at::Tensor dx;    ///< [N, D], dtype as asked, or undefined

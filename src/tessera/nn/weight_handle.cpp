@@ -20,6 +20,7 @@ void MasterWeight::refresh(const at::Tensor& weight) {
   int7_.reset();
   int8_.reset();
   bf16_.reset();
+  dense_bf16_.reset();
 }
 
 const quant::Int4Weight& MasterWeight::int4(std::int32_t block) {
@@ -37,11 +38,16 @@ const quant::Int8Weight& MasterWeight::int8() {
   return *int8_;
 }
 
+const quant::Bf16Weight& MasterWeight::bf16() {
+  if (!bf16_) bf16_ = quant::make_bf16_weight(weight_);
+  return *bf16_;
+}
+
 at::Tensor MasterWeight::dense(at::ScalarType dtype) {
   if (dtype == at::kFloat) return weight_;
   const ScopedPart part(Part::kWeightCodes);
-  if (!bf16_.defined()) bf16_ = weight_.to(dtype);
-  return bf16_;
+  if (!dense_bf16_.defined()) dense_bf16_ = weight_.to(dtype);
+  return dense_bf16_;
 }
 
 }  // namespace tessera::nn

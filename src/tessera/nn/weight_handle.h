@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 
+#include "tessera/quant/bf16_matmul.h"
 #include "tessera/quant/weight_codes.h"
 
 namespace tessera::nn {
@@ -22,6 +23,7 @@ class WeightHandle {
   virtual const quant::Int4Weight& int4(std::int32_t block) = 0;
   virtual const quant::Int7Weight& int7(std::int32_t block) = 0;
   virtual const quant::Int8Weight& int8() = 0;
+  virtual const quant::Bf16Weight& bf16() = 0;
   virtual at::Tensor dense(at::ScalarType dtype) = 0;  ///< [C, D], f32 or bf16
 };
 
@@ -37,6 +39,7 @@ class MasterWeight : public WeightHandle {
   const quant::Int4Weight& int4(std::int32_t block) override;
   const quant::Int7Weight& int7(std::int32_t block) override;
   const quant::Int8Weight& int8() override;
+  const quant::Bf16Weight& bf16() override;
   at::Tensor dense(at::ScalarType dtype) override;
 
  private:
@@ -47,7 +50,8 @@ class MasterWeight : public WeightHandle {
   std::optional<quant::Int4Weight> int4_;
   std::optional<quant::Int7Weight> int7_;
   std::optional<quant::Int8Weight> int8_;
-  at::Tensor bf16_;
+  std::optional<quant::Bf16Weight> bf16_;
+  at::Tensor dense_bf16_;
 };
 
 }  // namespace tessera::nn

@@ -22,16 +22,6 @@ void check_matrix(const at::Tensor& x) {
                     x.strides());
 }
 
-kernels::FloatRows float_rows(const at::Tensor& x) {
-  check_matrix(x);
-  return {x.const_data_ptr(), float_type(x.scalar_type()), x.stride(0)};
-}
-
-kernels::MutableFloatRows mutable_float_rows(const at::Tensor& x) {
-  check_matrix(x);
-  return {x.mutable_data_ptr(), float_type(x.scalar_type()), x.stride(0)};
-}
-
 const float* floats_or_null(const at::Tensor& x, std::int64_t size, const char* what) {
   if (!x.defined()) return nullptr;
   TORCH_CHECK_VALUE(x.scalar_type() == at::kFloat && x.is_contiguous() && x.numel() == size, what, " is ",
@@ -70,6 +60,16 @@ kernels::IgemmParams product_params(const RowCodes& a, const Panels& b, const at
 }
 
 }  // namespace
+
+kernels::FloatRows float_rows(const at::Tensor& x) {
+  check_matrix(x);
+  return {x.const_data_ptr(), float_type(x.scalar_type()), x.stride(0)};
+}
+
+kernels::MutableFloatRows mutable_float_rows(const at::Tensor& x) {
+  check_matrix(x);
+  return {x.mutable_data_ptr(), float_type(x.scalar_type()), x.stride(0)};
+}
 
 kernels::FloatType float_type(at::ScalarType dtype) {
   TORCH_CHECK_TYPE(dtype == at::kFloat || dtype == at::kBFloat16, "dtype is ", dtype, ", expected float32 or bfloat16");
@@ -168,14 +168,21 @@ Panels pack_panels(const RowCodes& codes, bool transposed) {
 
 at::Tensor int_matmul(const RowCodes& a, const Panels& b, const at::Tensor& col_scale, const at::Tensor& bias,
                       at::ScalarType dtype) {
+  const at::Tensor out = empty({a.rows, b.n}, dtype);
+  int_matmul_out(a, b, col_scale, bias, out);
+  return out;
+}
+
+void int_matmul_out(const RowCodes& a, const Panels& b, const at::Tensor& col_scale, const at::Tensor& bias,
+                    const at::Tensor& out) {
   const ScopedPart part(Part::kIntMatmul);
   use_torch_threads();
-  at::Tensor out = empty({a.rows, b.n}, dtype);
+  TORCH_CHECK_VALUE(out.dim() == 2 && out.size(0) == a.rows && out.size(1) == b.n, "output is ", out.sizes(),
+                    ", expected [", a.rows, ", ", b.n, "]");
   kernels::IgemmParams params = product_params(a, b, out);
   params.col_scale = floats_or_null(col_scale, b.n, "column scale");
   params.bias = floats_or_null(bias, b.n, "bias");
   kernels::igemm(params);
-  return out;
 }
 
 void int_matmul_add(const RowCodes& a, const Panels& b, const at::Tensor& out) {

@@ -16,6 +16,10 @@ using kernels::Rounding;
 /// A tensor's dtype as kernels name it; throws c10::TypeError for all but float32 and bfloat16.
 kernels::FloatType float_type(at::ScalarType dtype);
 
+/// `x`, a matrix with contiguous columns, as kernels read or write it; throws for other shapes and dtypes.
+kernels::FloatRows float_rows(const at::Tensor& x);
+kernels::MutableFloatRows mutable_float_rows(const at::Tensor& x);
+
 /// One code per byte, rows padded with zero codes so that igemm can read them as its left operand.
 struct RowCodes {
   std::int64_t rows = 0, cols = 0;
@@ -82,6 +86,10 @@ Panels pack_panels(const RowCodes& codes, bool transposed);
 /// `dtype` kFloat or kBFloat16. Throws when k * a.limit * b.limit exceeds what INT32 holds.
 at::Tensor int_matmul(const RowCodes& a, const Panels& b, const at::Tensor& col_scale, const at::Tensor& bias,
                       at::ScalarType dtype);
+
+/// The same into `out` [m, n], rows as far apart as they are there.
+void int_matmul_out(const RowCodes& a, const Panels& b, const at::Tensor& col_scale, const at::Tensor& bias,
+                    const at::Tensor& out);
 
 /// The same without column scale and bias, added to `out` [m, n] f32.
 void int_matmul_add(const RowCodes& a, const Panels& b, const at::Tensor& out);

@@ -134,8 +134,8 @@ TEST(GptLoss, IgnoresTokensWithoutTarget) {
 
 // The head sees 16 tokens at a time at the least; chunks only change the order of one sum.
 TEST(GptLoss, ChunkedHeadEqualsWholeHead) {
-  const std::int64_t vocabulary = (std::int64_t{1} << 22) / 20, width = 32, tokens = 67;
-  ASSERT_EQ(head_chunk_tokens(vocabulary), 20);
+  const std::int64_t vocabulary = kHeadChunkElements / 400, width = 32, tokens = 1003;
+  ASSERT_EQ(head_chunk_tokens(vocabulary), 400);
   torch::manual_seed(4);
   Tensor hidden = torch::randn({tokens, width}).requires_grad_(),
          weight = (torch::randn({vocabulary, width}) / 8).requires_grad_();
