@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "command.h"
+#include "tessera/base/memory.h"
 #include "tessera/train/trainer.h"
 #include "train_options.h"
 
@@ -11,6 +12,7 @@ namespace tessera::cli {
 namespace {
 
 int run_train(const train::TrainConfig& config) {
+  keep_freed_memory();
   train::Trainer trainer(config);
   fmt::print("{}\n", trainer.describe());
   std::fflush(stdout);

@@ -8,6 +8,7 @@
 #include "bench/benches.h"
 #include "bench/step.h"
 #include "command.h"
+#include "tessera/base/memory.h"
 #include "tessera/base/part_timers.h"
 #include "tessera/nn/local_runner.h"
 #include "tessera/nn/models/gpt.h"
@@ -139,6 +140,7 @@ void time_parts(TrainingStep& step, std::int64_t steps, json& line) {
 }  // namespace
 
 int run_step_child(const std::string& text) {
+  keep_freed_memory();  // as `tessera train`
   const json job = json::parse(text);
   use_threads(job.at("threads"));
   TrainingStep step(job);
