@@ -74,7 +74,11 @@ struct HeadLossFunction : torch::autograd::Function<HeadLossFunction> {
     TORCH_CHECK_NOT_IMPLEMENTED(!at::GradMode::is_enabled(), "tessera::nn::head_loss has no second derivative");
     const ScopedPart part(Part::kHeadLoss);
     const variable_list saved = ctx->get_saved_variables();
-    const auto scaled = [&](const Tensor& gradient) { return gradient.defined() ? gradient * grads[0] : Tensor(); };
+    // The usual factor is 1: no second copy of a gradient as large as the weight.
+    const bool one = grads[0].item<float>() == 1.0f;
+    const auto scaled = [&](const Tensor& gradient) {
+      return gradient.defined() && !one ? gradient * grads[0] : gradient;
+    };
     return {scaled(saved[0]), scaled(saved[1]), Tensor(), Tensor()};
   }
 };

@@ -8,7 +8,7 @@
 
 namespace tessera::nn {
 
-inline constexpr std::int64_t kHeadChunkElements = std::int64_t{1} << 25;  ///< 128 MiB of f32
+inline constexpr std::int64_t kHeadChunkElements = std::int64_t{15} << 20;  ///< 60 MiB of f32
 
 /// Tokens per chunk: a function of the vocabulary alone, so that results are too.
 std::int64_t head_chunk_tokens(std::int64_t vocabulary);

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "tessera/nn/attention.h"
 #include "tessera/nn/dropout.h"
 #include "tessera/nn/embedding.h"
 #include "tessera/nn/head_loss.h"
@@ -75,6 +76,8 @@ Linear GptBlock::add_linear(const std::string& name, std::int64_t in, std::int64
 }
 
 Tensor GptBlock::attend(const Tensor& qkv, const Tensor& mask, const UnitContext& context) const {
+  if (context.cache == nullptr && !mask.defined() && causal_attention_supported(qkv, heads_))
+    return causal_attention(qkv, heads_);
   const std::int64_t batch = qkv.size(0), tokens = qkv.size(1), width = qkv.size(2) / 3;
   // unbind's backward is one stack; select's would be three full-size sums
   const TensorList parts = qkv.view({batch, tokens, 3, heads_, width / heads_}).unbind(2);
