@@ -87,8 +87,7 @@ WeightError weight_error(std::span<const float> weight, std::int64_t rows, std::
       return {fmt::format("int7, Hadamard {}", block), absmax_error(weight, rows, cols, block, kInt7Max)};
     return {fmt::format("int4, Hadamard {}", block), int4_error(weight, rows, cols, block)};
   }
-  if (recipe.forward == quant::Product::kInt8)
-    return {"int8", absmax_error(weight, rows, cols, /*block=*/1, kInt8Max)};
+  if (recipe.forward == quant::Product::kInt8) return {"int8", absmax_error(weight, rows, cols, /*block=*/1, kInt8Max)};
   WeightError error{std::string(quant::product_name(recipe.forward)), {}};
   const bool bf16 = recipe.forward == quant::Product::kBf16;
   for (const float value : weight) error.stats.add(value, bf16 ? kernels::from_bf16(kernels::to_bf16(value)) : value);

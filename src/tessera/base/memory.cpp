@@ -11,7 +11,7 @@ namespace tessera {
 void keep_freed_memory() {
 #if defined(__GLIBC__)
   mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the largest that glibc takes: a fixed threshold, below it the heap serves
-  mallopt(M_TRIM_THRESHOLD, -1);  // and the heap's end stays
+  mallopt(M_TRIM_THRESHOLD, -1);        // and the heap's end stays
 #endif
 }
 

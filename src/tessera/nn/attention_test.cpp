@@ -14,9 +14,9 @@ std::pair<Tensor, Tensor> torch_attention(const Tensor& from, const Tensor& d_o,
   const Tensor qkv = from.detach().to(dtype).requires_grad_();
   const std::int64_t batch = qkv.size(0), tokens = qkv.size(1), width = qkv.size(2) / 3;
   const auto parts = qkv.view({batch, tokens, 3, heads, width / heads}).permute({2, 0, 3, 1, 4}).unbind(0);
-  const Tensor o =
-      torch::scaled_dot_product_attention(parts[0], parts[1], parts[2], {}, 0.0, true).transpose(1, 2).reshape(
-          {batch, tokens, width});
+  const Tensor o = torch::scaled_dot_product_attention(parts[0], parts[1], parts[2], {}, 0.0, true)
+                       .transpose(1, 2)
+                       .reshape({batch, tokens, width});
   o.backward(d_o.to(dtype));
   return {o.detach(), qkv.grad()};
 }

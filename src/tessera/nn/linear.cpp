@@ -22,9 +22,7 @@ struct LinearState : torch::CustomClassHolder {
   quant::RowCodes int7, int8_columns;
 };
 
-quant::RowCodes without_tensors(const quant::RowCodes& codes) {
-  return {codes.rows, codes.cols, {}, {}, codes.limit};
-}
+quant::RowCodes without_tensors(const quant::RowCodes& codes) { return {codes.rows, codes.cols, {}, {}, codes.limit}; }
 
 void save(AutogradContext* ctx, LinearState& state, SavedActivations saved) {
   ctx->save_for_backward({saved.dense, saved.int4.packed, saved.int4.packed.defined() ? saved.int4.scales : Tensor(),

@@ -87,8 +87,7 @@ at::Tensor integer_dx(const LinearCall& call, const SavedActivations& saved, con
     const quant::Int8Weight& weight = call.weight->int8();
     return quant::int_matmul(dy, weight.dx_panels, weight.dx_scales, {}, dtype);
   }
-  const at::Tensor rotated =
-      quant::int_matmul(dy, rotated_weight(call, call.recipe.dx).dx_panels, {}, {}, at::kFloat);
+  const at::Tensor rotated = quant::int_matmul(dy, rotated_weight(call, call.recipe.dx).dx_panels, {}, {}, at::kFloat);
   return quant::unrotate(rotated, saved.int4.trust_mask, block_of(call), dtype);
 }
 

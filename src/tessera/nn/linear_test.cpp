@@ -49,12 +49,9 @@ TEST_P(LinearRecipes, FidelityOnGaussianData) {
     double forward_low, forward_high, backward_high;
   };
   // fp32: eps 6e-8 times the random walk over 256 terms; bf16: two roundings of 2^-9 / sqrt 3; int8: absmax / 127.
-  const std::map<std::string, Bound> bounds = {{"fp32", {0, 1e-6, 1e-6}},
-                                               {"bf16", {1e-4, 4e-3, 4e-3}},
-                                               {"int8", {2e-3, 1.5e-2, 1.5e-2}},
-                                               {"int7", {1.5e-2, 2.3e-2, 2.7e-2}},
-                                               {"rms4", {0.12, 0.19, 0.19}},
-                                               {"w4a8", {0.08, 0.14, 0.16}}};
+  const std::map<std::string, Bound> bounds = {{"fp32", {0, 1e-6, 1e-6}},        {"bf16", {1e-4, 4e-3, 4e-3}},
+                                               {"int8", {2e-3, 1.5e-2, 1.5e-2}}, {"int7", {1.5e-2, 2.3e-2, 2.7e-2}},
+                                               {"rms4", {0.12, 0.19, 0.19}},     {"w4a8", {0.08, 0.14, 0.16}}};
   const Bound bound = bounds.at(GetParam());
   EXPECT_GE(forward, bound.forward_low);
   EXPECT_LE(forward, bound.forward_high);
@@ -213,7 +210,7 @@ TEST(LinearWeight, QuantizedOncePerChange) {
   const Tensor scales = handle.int7(64).scales;
   EXPECT_TRUE(handle.int7(64).scales.is_same(scales));
   EXPECT_FALSE(handle.int7(32).scales.is_same(scales));  // another block, other codes
-  weight.mul_(2);  // what an optimizer does
+  weight.mul_(2);                                        // what an optimizer does
   handle.refresh(weight);
   EXPECT_NE(handle.version(), version);
   EXPECT_TRUE(torch::equal(handle.int7(64).scales, 2 * scales));

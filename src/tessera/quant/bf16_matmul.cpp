@@ -69,8 +69,9 @@ void bf16_matmul(const Bf16Rows& a, const Bf16Panels& b, const at::Tensor& bias,
   const ScopedPart part(Part::kDenseMatmul);
   use_torch_threads();
   TORCH_CHECK_VALUE(a.cols == b.k, "left operand contracts over ", a.cols, ", right operand over ", b.k);
-  TORCH_CHECK_VALUE(out.dim() == 2 && out.size(0) == a.rows && out.size(1) == b.n && (!add || out.scalar_type() == at::kFloat),
-                    "output is ", out.scalar_type(), " ", out.sizes(), ", expected [", a.rows, ", ", b.n, "]");
+  TORCH_CHECK_VALUE(
+      out.dim() == 2 && out.size(0) == a.rows && out.size(1) == b.n && (!add || out.scalar_type() == at::kFloat),
+      "output is ", out.scalar_type(), " ", out.sizes(), ", expected [", a.rows, ", ", b.n, "]");
   kernels::BgemmParams params;
   params.m = a.rows;
   params.n = b.n;

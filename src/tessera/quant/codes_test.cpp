@@ -89,9 +89,10 @@ TEST(IntMatmul, ReachesAsFarAsInt32) {
       product(codes(terms + 1));
       ADD_FAILURE() << limit;
     } catch (const c10::ValueError& error) {
-      EXPECT_NE(std::string(error.what()).find(fmt::format("contracts over {} terms, more than the {} for which codes "
-                                                           "up to {} and {} fit INT32",
-                                                           terms + 1, terms, limit, limit)),
+      EXPECT_NE(std::string(error.what())
+                    .find(fmt::format("contracts over {} terms, more than the {} for which codes "
+                                      "up to {} and {} fit INT32",
+                                      terms + 1, terms, limit, limit)),
                 std::string::npos)
           << error.what();
     }

@@ -11,12 +11,8 @@ struct NamedProduct {
   std::string_view name;
   Product product;
 };
-constexpr NamedProduct kProducts[] = {{"fp32", Product::kFp32},
-                                      {"bf16", Product::kBf16},
-                                      {"int8", Product::kInt8},
-                                      {"int7", Product::kInt7},
-                                      {"rms4", Product::kRms4},
-                                      {"w4a8", Product::kW4a8}};
+constexpr NamedProduct kProducts[] = {{"fp32", Product::kFp32}, {"bf16", Product::kBf16}, {"int8", Product::kInt8},
+                                      {"int7", Product::kInt7}, {"rms4", Product::kRms4}, {"w4a8", Product::kW4a8}};
 
 Product parse_product(std::string_view name, std::string_view subject) {
   for (const auto& [known, product] : kProducts)

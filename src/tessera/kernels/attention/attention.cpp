@@ -70,8 +70,8 @@ struct Operand {
 HWY_INLINE void multiply(TileFn run, Operand a, Operand b, float* c, std::size_t c_stride, std::size_t steps,
                          bool add) {
   const auto bytes = [](std::size_t n) { return static_cast<std::int64_t>(n * sizeof(float)); };
-  const TileArgs args{a.data, bytes(a.stride),   b.data,
-                      bytes(b.stride), c, bytes(c_stride), static_cast<std::int64_t>(steps), add};
+  const TileArgs args{
+      a.data, bytes(a.stride), b.data, bytes(b.stride), c, bytes(c_stride), static_cast<std::int64_t>(steps), add};
   run(&args);
 }
 
@@ -97,8 +97,7 @@ HWY_INLINE void softmax_row(float* x, std::size_t n, std::size_t end, float scal
     }
   }
   sum = hn::GetLane(hn::SumOfLanes(d, total));
-  lse = static_cast<float>(static_cast<double>(max) * static_cast<double>(scale) +
-                           std::log(static_cast<double>(sum)));
+  lse = static_cast<float>(static_cast<double>(max) * static_cast<double>(scale) + std::log(static_cast<double>(sum)));
 }
 
 template <typename T, bool kPairs>

@@ -43,7 +43,7 @@ struct AttentionBackwardParams {
   FloatType type = FloatType::kF32;  ///< of qkv, o, d_o and dqkv
   float scale = 1;
   const void* qkv = nullptr;
-  const void* o = nullptr;    ///< what attention() wrote
+  const void* o = nullptr;  ///< what attention() wrote
   const float* lse = nullptr;
   const void* d_o = nullptr;  ///< [batch, tokens, heads, head_size]
   void* dqkv = nullptr;       ///< [batch, tokens, 3, heads, head_size], overwritten

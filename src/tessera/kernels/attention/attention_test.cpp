@@ -59,7 +59,7 @@ struct Case {
 
   Outcome run(IsaSet isa) const {
     Outcome r{Values(d_o.f32.size(), type), Values(qkv.f32.size(), type),
-          std::vector<float>(size_of(shape.batch * shape.heads * shape.tokens))};
+              std::vector<float>(size_of(shape.batch * shape.heads * shape.tokens))};
     attention({shape, type, scale, qkv.data(), r.o.data(), r.lse.data()}, isa);
     attention_backward({shape, type, scale, qkv.data(), r.o.data(), r.lse.data(), d_o.data(), r.dqkv.data()}, isa);
     return r;
@@ -157,8 +157,8 @@ void expect_exact(const Case& c, const Outcome& got) {
       ASSERT_NEAR(static_cast<double>(got.lse[size_of(head * s.tokens + t)]), want.lse[size_of(t)], log_sum) << t;
     const std::int64_t batch = head / s.heads, column = head % s.heads * s.head_size;
     const std::int64_t qkv = batch * s.tokens * s.qkv_stride() + column;
-    expect_close(got.o, batch * s.tokens * s.o_stride() + column, s.o_stride(), want.o, s.head_size, relative,
-                 rounding, "o");
+    expect_close(got.o, batch * s.tokens * s.o_stride() + column, s.o_stride(), want.o, s.head_size, relative, rounding,
+                 "o");
     const Sums* parts[] = {&want.dq, &want.dk, &want.dv};
     const char* const names[] = {"dq", "dk", "dv"};
     for (std::int64_t part = 0; part < 3; ++part)

@@ -10,7 +10,7 @@
 #include <limits>
 
 #include "tessera/kernels/attention/tile.h"
-#include "tessera/kernels/cross_entropy/cross_entropy.h"
+#include "tessera/kernels/exp.h"
 #include "tessera/kernels/simd/float_rows-inl.h"
 
 #if defined(TESSERA_KERNELS_ATTENTION_OPERANDS_INL_H_) == defined(HWY_TARGET_TOGGLE)

@@ -52,8 +52,7 @@ void write_rows(void* data, FloatType type, const HeadRows& rows, const Attentio
       write(data, type, rows.at(t, c), factor * values[static_cast<std::size_t>(t * s.head_size + c)]);
 }
 
-double dot(const std::vector<double>& a, std::int64_t i, const std::vector<double>& b, std::int64_t j,
-           std::int64_t n) {
+double dot(const std::vector<double>& a, std::int64_t i, const std::vector<double>& b, std::int64_t j, std::int64_t n) {
   double sum = 0;
   for (std::int64_t c = 0; c < n; ++c)
     sum += a[static_cast<std::size_t>(i * n + c)] * b[static_cast<std::size_t>(j * n + c)];

@@ -10,7 +10,7 @@ inline constexpr std::int64_t kTileRows = 12, kTileColumns = 32;
 
 /// c[12, 32] (+)= a x b over `steps` words of depth.
 struct TileArgs {
-  const void* a = nullptr;    ///< word (row, step) at row * a_stride + 4 * step, or, turned, at step * a_stride + 4 * row
+  const void* a = nullptr;  ///< word (row, step) at row * a_stride + 4 * step, or, turned, at step * a_stride + 4 * row
   std::int64_t a_stride = 0;  ///< bytes, as all strides
   const void* b = nullptr;    ///< word (step, column) at step * b_stride + 4 * column
   std::int64_t b_stride = 0;

@@ -41,11 +41,11 @@ void bgemm(const BgemmParams& params, IsaSet isa = enabled_isa());
 /// Rows of f32 or bf16 as left operands of bgemm.
 struct Bf16RowsParams {
   std::int64_t rows = 0, cols = 0;
-  FloatRows x;                         ///< [rows, cols]
-  std::uint16_t* as_rows = nullptr;    ///< [rows, row_stride], zero from `cols` on, or null
-  std::int64_t row_stride = 0;         ///< a multiple of 32, at least cols
-  std::uint16_t* as_columns = nullptr; ///< transposed: [cols, column_stride], zero from `rows` on, or null
-  std::int64_t column_stride = 0;      ///< a multiple of 32, at least rows
+  FloatRows x;                          ///< [rows, cols]
+  std::uint16_t* as_rows = nullptr;     ///< [rows, row_stride], zero from `cols` on, or null
+  std::int64_t row_stride = 0;          ///< a multiple of 32, at least cols
+  std::uint16_t* as_columns = nullptr;  ///< transposed: [cols, column_stride], zero from `rows` on, or null
+  std::int64_t column_stride = 0;       ///< a multiple of 32, at least rows
 };
 
 /// Round to nearest even, both ways in one pass over x. In parallel.

@@ -103,7 +103,8 @@ struct Product {
 TEST(Bgemm, EqualsTheProductInF64) {
   if (!bgemm_available()) GTEST_SKIP() << "this CPU has no bf16 products";
   std::uint32_t seed = 1;
-  for (Shape s : {Shape{1, 1, 1}, {1, 17, 33}, {12, 32, 64}, {13, 33, 65}, {97, 67, 131}, {40, 16, 1031}, {5, 300, 0}, {0, 3, 3}})
+  for (Shape s :
+       {Shape{1, 1, 1}, {1, 17, 33}, {12, 32, 64}, {13, 33, 65}, {97, 67, 131}, {40, 16, 1031}, {5, 300, 0}, {0, 3, 3}})
     for (bool transposed : {false, true})
       for (bool accumulate : {false, true}) {
         Product product(s, transposed, seed += 3);
@@ -125,7 +126,8 @@ TEST(Bgemm, ThreadsDoNotChangeBits) {
 }
 
 TEST(Bf16Rows, EqualPlainLoopsBothWays) {
-  for (const auto& [rows, cols] : {std::pair<std::int64_t, std::int64_t>{1, 1}, {7, 63}, {32, 64}, {33, 65}, {70, 200}, {0, 5}}) {
+  for (const auto& [rows, cols] :
+       {std::pair<std::int64_t, std::int64_t>{1, 1}, {7, 63}, {32, 64}, {33, 65}, {70, 200}, {0, 5}}) {
     const std::vector<float> x = random_floats(rows * cols, 3);
     std::vector<std::uint16_t> rounded_x(x.size());
     for (std::size_t i = 0; i < x.size(); ++i) rounded_x[i] = to_bf16(x[i]);

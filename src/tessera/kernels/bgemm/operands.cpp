@@ -16,8 +16,8 @@ namespace tessera::kernels::HWY_NAMESPACE {
 namespace {
 
 using Halves = hn::FixedTag<std::uint16_t, 8>;
-constexpr std::size_t kTile = 8;      // rows and columns that are turned at once
-constexpr std::size_t kStrip = 64;    // columns of a strip: their transposed rows are written in whole lines
+constexpr std::size_t kTile = 8;    // rows and columns that are turned at once
+constexpr std::size_t kStrip = 64;  // columns of a strip: their transposed rows are written in whole lines
 constexpr std::size_t kStripRows = 32;
 
 // [2 k][16 columns] to [16][2].
@@ -41,7 +41,8 @@ HWY_INLINE void interleave_halves(const V (&in)[8], V (&out)[8]) {
 }
 
 // to[c][r] = from[r][c], 8 x 8: halves of vectors 4 apart interleave, three times.
-HWY_INLINE void turn_tile(const std::uint16_t* from, std::size_t from_stride, std::uint16_t* to, std::size_t to_stride) {
+HWY_INLINE void turn_tile(const std::uint16_t* from, std::size_t from_stride, std::uint16_t* to,
+                          std::size_t to_stride) {
   const Halves d;
   using V = hn::Vec<Halves>;
   V a[8], b[8];
@@ -76,7 +77,8 @@ void round_columns(const Bf16RowsParams& p, std::size_t first) {
   for (std::size_t r0 = 0; r0 < all_rows; r0 += kStripRows) {
     const std::size_t here = std::min(kStripRows, rows - std::min(rows, r0));
     for (std::size_t r = 0; r < here; ++r)
-      round_strip(static_cast<const T*>(p.x.data) + (r0 + r) * static_cast<std::size_t>(p.x.stride) + first, count, strip[r]);
+      round_strip(static_cast<const T*>(p.x.data) + (r0 + r) * static_cast<std::size_t>(p.x.stride) + first, count,
+                  strip[r]);
     if (here < kStripRows) std::memset(strip[here], 0, sizeof(strip[0]) * (kStripRows - here));
     if (p.as_rows != nullptr) {
       const auto stride = static_cast<std::size_t>(p.row_stride);
@@ -157,9 +159,8 @@ void bgemm_pack_b(const std::uint16_t* source, std::int64_t stride, bool transpo
     return igemm_pack_b(bytes, {panels, n, 2 * k}, isa);
   }
   const auto pack = simd_entry(HWY_DISPATCH_TABLE(pack_pairs), isa, &pack_pairs_reference);
-  parallel_for(0, div_ceil(n, kIgemmPanel), 1, [&](std::int64_t begin, std::int64_t end) {
-    pack(source, stride, n, k, panels, begin, end);
-  });
+  parallel_for(0, div_ceil(n, kIgemmPanel), 1,
+               [&](std::int64_t begin, std::int64_t end) { pack(source, stride, n, k, panels, begin, end); });
 }
 
 void bf16_rows_reference(const Bf16RowsParams& p, std::int64_t begin, std::int64_t end) {
@@ -183,7 +184,8 @@ void bf16_rows_reference(const Bf16RowsParams& p, std::int64_t begin, std::int64
 void bf16_rows(const Bf16RowsParams& params, IsaSet isa) {
   const auto run = simd_entry(HWY_DISPATCH_TABLE(bf16_strips), isa, &bf16_rows_reference);
   const std::int64_t width = params.as_rows != nullptr ? params.row_stride : params.cols;
-  parallel_for(0, div_ceil<std::int64_t>(width, 64), 1, [&](std::int64_t begin, std::int64_t end) { run(params, begin, end); });
+  parallel_for(0, div_ceil<std::int64_t>(width, 64), 1,
+               [&](std::int64_t begin, std::int64_t end) { run(params, begin, end); });
 }
 
 }  // namespace tessera::kernels

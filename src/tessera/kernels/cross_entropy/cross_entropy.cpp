@@ -10,26 +10,12 @@
 #include <limits>
 
 #include "tessera/base/parallel.h"
+#include "tessera/kernels/simd/exp-inl.h"
 #include "tessera/kernels/simd/reduce-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 namespace {
-
-// NaN stays NaN: every comparison with it is false, every operation keeps it.
-HWY_INLINE F32 exp_of(F32 a) {
-  const F32Tag d;
-  const F32 round = hn::Set(d, kExp.round);
-  const F32 t = hn::Add(hn::Mul(a, hn::Set(d, kExp.log2e)), round);
-  const F32 n = hn::Sub(t, round);
-  const F32 r = hn::Sub(hn::Sub(a, hn::Mul(n, hn::Set(d, kExp.ln2_high))), hn::Mul(n, hn::Set(d, kExp.ln2_low)));
-  F32 q = hn::Set(d, kExp.c[0]);
-  for (std::size_t i = 1; i < kExp.c.size(); ++i) q = hn::Add(hn::Mul(q, r), hn::Set(d, kExp.c[i]));
-  const F32 mantissa = hn::Add(hn::Add(hn::Mul(q, hn::Mul(r, r)), r), hn::Set(d, 1.0f));
-  const U32 exponent = hn::ShiftLeft<23>(hn::Add(hn::BitCast(U32Tag(), t), hn::Set(U32Tag(), 127u)));
-  const F32 result = hn::Mul(mantissa, hn::BitCast(d, exponent));
-  return hn::IfThenZeroElse(hn::Lt(a, hn::Set(d, kExp.smallest)), result);
-}
 
 HWY_INLINE float max_of(const float* x, std::size_t cols) {
   constexpr std::size_t kStreams = 4;  // hide the latency of the maximum

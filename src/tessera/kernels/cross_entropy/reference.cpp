@@ -1,28 +1,17 @@
 // cross_entropy as its header says it, element by element.
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
 
 #include "tessera/kernels/cross_entropy/cross_entropy.h"
+#include "tessera/kernels/exp.h"
 
 namespace tessera::kernels {
 namespace {
 
-float exp_of(float a) {
-  if (a < kExp.smallest) return 0.0f;
-  const float t = a * kExp.log2e + kExp.round;
-  const float n = t - kExp.round;
-  const float r = (a - n * kExp.ln2_high) - n * kExp.ln2_low;
-  float q = kExp.c[0];
-  for (std::size_t i = 1; i < kExp.c.size(); ++i) q = q * r + kExp.c[i];
-  const float mantissa = (q * (r * r) + r) + 1.0f;
-  return mantissa * std::bit_cast<float>((std::bit_cast<std::uint32_t>(t) + 127u) << 23);
-}
-
 float sum16(const float* x, std::int64_t n, float max) {
   float sums[16] = {};
-  for (std::int64_t i = 0; i < n; ++i) sums[i % 16] += exp_of(x[i] - max);
+  for (std::int64_t i = 0; i < n; ++i) sums[i % 16] += exp_reference(x[i] - max);
   for (int half = 8; half != 0; half /= 2)
     for (int i = 0; i < half; ++i) sums[i] += sums[i + half];
   return sums[0];
@@ -31,7 +20,7 @@ float sum16(const float* x, std::int64_t n, float max) {
 }  // namespace
 
 void softmax_exp_reference(const float* a, float* y, std::int64_t n) {
-  for (std::int64_t i = 0; i < n; ++i) y[i] = exp_of(a[i]);
+  for (std::int64_t i = 0; i < n; ++i) y[i] = exp_reference(a[i]);
 }
 
 void cross_entropy_reference(const CrossEntropyParams& p, std::int64_t begin, std::int64_t end) {
@@ -51,7 +40,7 @@ void cross_entropy_reference(const CrossEntropyParams& p, std::int64_t begin, st
     if (!p.gradient) continue;
     const float inverse = 1.0f / sum, factor = inverse * p.gradient_scale;
     for (std::int64_t c = 0; c < p.cols; ++c) {
-      const float e = exp_of(x[c] - max);
+      const float e = exp_reference(x[c] - max);
       x[c] = c == target ? (e * inverse - 1.0f) * p.gradient_scale : e * factor;
     }
   }

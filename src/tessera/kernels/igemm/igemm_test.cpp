@@ -250,7 +250,8 @@ TEST_P(IgemmTest, StreamedOutputHasTheSameBits) {
 }
 
 TEST_P(IgemmTest, ThreadsDoNotChangeBits) {
-  for (Shape s : {Shape{1, 700, 130}, Shape{300, 100, 70}, Shape{431, 70, 1300}, Shape{65, 530, 8300}, Shape{700, 1, 1}}) {
+  for (Shape s :
+       {Shape{1, 700, 130}, Shape{300, 100, 70}, Shape{431, 70, 1300}, Shape{65, 530, 8300}, Shape{700, 1, 1}}) {
     Problem problem(s, 98, 7, 11);
     const std::vector<float> scale = random_floats(s.n, 1, 0.1f);
     std::vector<float> out[2];

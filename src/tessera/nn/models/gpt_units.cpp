@@ -7,6 +7,7 @@
 #include "tessera/nn/attention.h"
 #include "tessera/nn/dropout.h"
 #include "tessera/nn/embedding.h"
+#include "tessera/nn/gelu.h"
 #include "tessera/nn/head_loss.h"
 #include "tessera/nn/init.h"
 #include "tessera/nn/kv_cache.h"
@@ -105,8 +106,8 @@ TensorList GptBlock::forward(const TensorList& inputs, const UnitContext& contex
   const Tensor seen = timed(Part::kAttention, qkv, [&](const Tensor& x) { return attend(x, inputs[1], context); });
   const Tensor attended = run(projection_, seen);
   x = x + maybe_dropout(attended, dropout_, fmt::format("blocks.{}.projection", index_), context);
-  const Tensor hidden = timed(Part::kGelu, run(up_, mlp_norm_->forward(x, activations_)),
-                              [](const Tensor& up) { return torch::gelu(up, "tanh"); });
+  const Tensor hidden =
+      timed(Part::kGelu, run(up_, mlp_norm_->forward(x, activations_)), [](const Tensor& up) { return nn::gelu(up); });
   return {x + maybe_dropout(run(down_, hidden), dropout_, fmt::format("blocks.{}.down", index_), context)};
 }
 
