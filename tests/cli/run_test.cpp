@@ -148,7 +148,7 @@ TEST(RunTest, BenchStepWritesContendersWithTheirParts) {
     EXPECT_NEAR(row["tokens_per_s"].get<double>() * row["median_s"].get<double>(), 32, 1e-9);
     EXPECT_GT(row["peak_rss_bytes"], 1 << 20);
     EXPECT_LT(row["last_loss"], row["first_loss"]);
-    for (const char* part : {"integer products", "attention", "gelu", "layer norm", "head and loss", "optimizer"})
+    for (const char* part : {"integer products", "attention", "rotate and quantize rows", "layer norm", "head and loss", "optimizer"})
       EXPECT_GT(row["parts"][part], 0) << part;
   }
 }

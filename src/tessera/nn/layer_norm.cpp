@@ -38,30 +38,38 @@ struct LayerNormFunction : torch::autograd::Function<LayerNormFunction> {
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     TORCH_CHECK_NOT_IMPLEMENTED(!at::GradMode::is_enabled(), "tessera::nn::layer_norm has no second derivative");
-    const ScopedPart part(Part::kLayerNorm);
     const variable_list saved = ctx->get_saved_variables();
-    const Tensor &x = saved[0], &weight = saved[1], &mean = saved[2], &rstd = saved[3];
-    const Tensor dy = grads[0].contiguous();
-    kernels::LayerNormBackwardParams params;
-    params.cols = x.size(-1);
-    params.rows = x.numel() / params.cols;
-    Tensor dx = torch::empty_like(x), dweight = torch::empty_like(weight), dbias;
-    if (ctx->saved_data["bias"].toBool()) dbias = torch::empty_like(weight);
-    Tensor workspace = torch::empty({kernels::layer_norm_backward_workspace(params.rows, params.cols)}, torch::kFloat);
-    params.x = x.const_data_ptr<float>();
-    params.weight = weight.const_data_ptr<float>();
-    params.mean = mean.const_data_ptr<float>();
-    params.rstd = rstd.const_data_ptr<float>();
-    params.dy = {dy.const_data_ptr(), quant::float_type(dy.scalar_type()), params.cols};
-    params.dx = dx.mutable_data_ptr<float>();
-    params.dweight = dweight.mutable_data_ptr<float>();
-    params.dbias = dbias.defined() ? dbias.mutable_data_ptr<float>() : nullptr;
-    kernels::layer_norm_backward(params, workspace.mutable_data_ptr<float>());
-    return {dx, dweight, dbias, Tensor(), Tensor()};
+    const LayerNormGradients grad =
+        layer_norm_backward(saved[0], saved[1], saved[2], saved[3], grads[0], ctx->saved_data["bias"].toBool());
+    return {grad.x, grad.weight, grad.bias, Tensor(), Tensor()};
   }
 };
 
 }  // namespace
+
+LayerNormGradients layer_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd,
+                                       const Tensor& dy_in, bool want_bias) {
+  const ScopedPart part(Part::kLayerNorm);
+  quant::use_torch_threads();
+  const Tensor dy = dy_in.contiguous();
+  kernels::LayerNormBackwardParams params;
+  params.cols = x.size(-1);
+  params.rows = x.numel() / params.cols;
+  LayerNormGradients out{torch::empty_like(x), torch::empty_like(weight), {}};
+  if (want_bias) out.bias = torch::empty_like(weight);
+  const Tensor workspace =
+      torch::empty({kernels::layer_norm_backward_workspace(params.rows, params.cols)}, torch::kFloat);
+  params.x = x.const_data_ptr<float>();
+  params.weight = weight.const_data_ptr<float>();
+  params.mean = mean.const_data_ptr<float>();
+  params.rstd = rstd.const_data_ptr<float>();
+  params.dy = {dy.const_data_ptr(), quant::float_type(dy.scalar_type()), params.cols};
+  params.dx = out.x.mutable_data_ptr<float>();
+  params.dweight = out.weight.mutable_data_ptr<float>();
+  params.dbias = want_bias ? out.bias.mutable_data_ptr<float>() : nullptr;
+  kernels::layer_norm_backward(params, workspace.mutable_data_ptr<float>());
+  return out;
+}
 
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, torch::ScalarType dtype, float eps) {
   TORCH_CHECK_TYPE(x.scalar_type() == torch::kFloat, "layer_norm input is ", x.scalar_type(), ", expected float32");

@@ -3,6 +3,10 @@
 #include <cmath>
 #include <utility>
 
+#include "tessera/nn/gelu.h"
+#include "tessera/nn/layer_norm.h"
+#include "tessera/nn/timed.h"
+
 namespace tessera::nn {
 namespace {
 
@@ -27,7 +31,8 @@ quant::RowCodes without_tensors(const quant::RowCodes& codes) { return {codes.ro
 void save(AutogradContext* ctx, LinearState& state, SavedActivations saved) {
   ctx->save_for_backward({saved.dense, saved.int4.packed, saved.int4.packed.defined() ? saved.int4.scales : Tensor(),
                           saved.int4.trust_mask, saved.int7.codes, saved.int7.scales, saved.int8_columns.codes,
-                          saved.int8_columns.scales});
+                          saved.int8_columns.scales, saved.map_input, state.call.input.norm_weight, saved.norm_mean,
+                          saved.norm_rstd});
   state.int4 = {saved.int4.rows, saved.int4.cols, saved.int4.block, {}, {}, {}};
   state.int7 = without_tensors(saved.int7);
   state.int8_columns = without_tensors(saved.int8_columns);
@@ -35,7 +40,11 @@ void save(AutogradContext* ctx, LinearState& state, SavedActivations saved) {
 
 SavedActivations restore(AutogradContext* ctx, const LinearState& state) {
   const variable_list tensors = ctx->get_saved_variables();
-  SavedActivations saved{tensors[0], state.int4, state.int7, state.int8_columns};
+  SavedActivations saved;
+  saved.dense = tensors[0];
+  saved.int4 = state.int4;
+  saved.int7 = state.int7;
+  saved.int8_columns = state.int8_columns;
   saved.int4.packed = tensors[1];
   saved.int4.scales = tensors[2];
   saved.int4.trust_mask = tensors[3];
@@ -43,21 +52,30 @@ SavedActivations restore(AutogradContext* ctx, const LinearState& state) {
   saved.int7.scales = tensors[5];
   saved.int8_columns.codes = tensors[6];
   saved.int8_columns.scales = tensors[7];
+  saved.map_input = tensors[8];
+  saved.norm_mean = tensors[10];
+  saved.norm_rstd = tensors[11];
   return saved;
 }
 
+std::vector<std::int64_t> output_shape(const Tensor& x, const LinearCall& call) {
+  std::vector<std::int64_t> shape = x.sizes().vec();
+  shape.back() = call.out_features;
+  return shape;
+}
+
 struct LinearFunction : torch::autograd::Function<LinearFunction> {
+  // The LayerNorm parameters are operands only so that autograd knows of them; the products read those of the call.
   static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& /*weight*/,
-                        const std::optional<Tensor>& bias, const c10::intrusive_ptr<LinearState>& state) {
+                        const std::optional<Tensor>& bias, const std::optional<Tensor>& /*norm_weight*/,
+                        const std::optional<Tensor>& /*norm_bias*/, const c10::intrusive_ptr<LinearState>& state) {
     SavedActivations saved;
     const Tensor rows = x.reshape({-1, state->call.in_features});
     Tensor y = linear_forward(state->call, rows, bias.value_or(Tensor()), state->want_dx, state->want_dw, &saved);
     state->weight_version = state->call.weight->version();
     save(ctx, *state, std::move(saved));
     ctx->saved_data["state"] = c10::IValue::make_capsule(state);
-    std::vector<std::int64_t> shape = x.sizes().vec();
-    shape.back() = state->call.out_features;
-    return y.view(shape);
+    return y.view(output_shape(x, state->call));
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
@@ -66,17 +84,46 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
     const LinearCall& call = state->call;
     TORCH_CHECK_VALUE(call.weight->version() == state->weight_version,
                       "a weight of tessera::nn::Linear changed between forward and backward");
+    const SavedActivations saved = restore(ctx, *state);
     const Tensor dy = grads[0].reshape({-1, call.out_features}).contiguous();
+    const bool norm = call.input.map == quant::RowMap::kLayerNorm;
     Tensor dw;
-    const LinearGradients gradients = linear_backward(call, restore(ctx, *state), dy,
-                                                      {.dx = state->want_dx,
-                                                       .bias = state->want_bias,
-                                                       .dx_dtype = state->x_dtype,
-                                                       .dw = state->want_dw ? &dw : nullptr});
+    LinearGradients gradients = linear_backward(call, saved, dy,
+                                                {.dx = state->want_dx,
+                                                 .bias = state->want_bias,
+                                                 .dx_dtype = norm ? call.input.norm_dtype : state->x_dtype,
+                                                 .dw = state->want_dw ? &dw : nullptr});
+    LayerNormGradients of_norm;
+    if (norm && state->want_dx) {
+      of_norm = layer_norm_backward(saved.map_input, call.input.norm_weight, saved.norm_mean, saved.norm_rstd,
+                                    gradients.dx, call.input.norm_bias.defined());
+      gradients.dx = of_norm.x;
+    }
     return {state->want_dx ? gradients.dx.view(state->x_shape) : Tensor(),
-            state->want_dw ? finish_weight_gradient(call, dw) : Tensor(), gradients.bias, Tensor()};
+            state->want_dw ? finish_weight_gradient(call, dw) : Tensor(),
+            gradients.bias,
+            of_norm.weight,
+            of_norm.bias,
+            Tensor()};
   }
 };
+
+bool wants_gradient(const Tensor& x) { return x.defined() && x.requires_grad(); }
+
+std::optional<Tensor> if_defined(const Tensor& x) { return x.defined() ? std::optional(x) : std::nullopt; }
+
+// The map as an operation of its own.
+Tensor apply_map(const InputMap& map, const Tensor& x) {
+  switch (map.map) {
+    case quant::RowMap::kLayerNorm:
+      return layer_norm(x, map.norm_weight, map.norm_bias, map.norm_dtype);
+    case quant::RowMap::kGelu:
+      return timed(Part::kGelu, x, [](const Tensor& x) { return nn::gelu(x); });
+    case quant::RowMap::kNone:
+      break;
+  }
+  return x;
+}
 
 }  // namespace
 
@@ -85,21 +132,26 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, LinearC
                     " features, got shape ", x.sizes());
   TORCH_CHECK_TYPE(x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16, "Linear input is ",
                    x.scalar_type(), ", expected float32 or bfloat16");
-  const bool grad = at::GradMode::is_enabled();
-  if (!grad || !(x.requires_grad() || weight.requires_grad() || (bias.defined() && bias.requires_grad()))) {
+  if (call.input.map != quant::RowMap::kNone && !call.fuses_input()) {
+    const Tensor mapped = apply_map(std::exchange(call.input, {}), x);
+    return linear(mapped, weight, bias, std::move(call));
+  }
+  const bool want_dx =
+      wants_gradient(x) || wants_gradient(call.input.norm_weight) || wants_gradient(call.input.norm_bias);
+  if (!at::GradMode::is_enabled() || !(want_dx || wants_gradient(weight) || wants_gradient(bias))) {
     const at::NoGradGuard no_grad;
-    std::vector<std::int64_t> shape = x.sizes().vec();
-    shape.back() = call.out_features;
-    return linear_forward(call, x.reshape({-1, call.in_features}), bias, false, false, nullptr).view(shape);
+    return linear_forward(call, x.reshape({-1, call.in_features}), bias, false, false, nullptr)
+        .view(output_shape(x, call));
   }
   auto state = c10::make_intrusive<LinearState>();
-  state->call = std::move(call);
-  state->want_dx = x.requires_grad();
+  state->want_dx = want_dx;
   state->want_dw = weight.requires_grad();
-  state->want_bias = bias.defined() && bias.requires_grad();
+  state->want_bias = wants_gradient(bias);
   state->x_dtype = x.scalar_type();
   state->x_shape = x.sizes().vec();
-  return LinearFunction::apply(x, weight, bias.defined() ? std::optional(bias) : std::nullopt, state);
+  const auto norm_weight = if_defined(call.input.norm_weight), norm_bias = if_defined(call.input.norm_bias);
+  state->call = std::move(call);
+  return LinearFunction::apply(x, weight, if_defined(bias), norm_weight, norm_bias, state);
 }
 
 LinearImpl::LinearImpl(LinearOptions options_) : options(std::move(options_)) {
@@ -136,11 +188,12 @@ Tensor LinearImpl::forward(const Tensor& input) {
   return forward_at(input, {options.seed(), /*step=*/0, /*micro_batch=*/calls_++});
 }
 
-Tensor LinearImpl::forward_at(const Tensor& input, const NoisePosition& noise, std::int64_t row_offset) {
+Tensor LinearImpl::forward_at(const Tensor& input, const NoisePosition& noise, std::int64_t row_offset,
+                              const InputMap& map) {
   handle_->refresh(weight);
   return linear(input, weight, bias,
                 {handle_, options.in_features(), options.out_features(), options.recipe(),
-                 philox_key(noise.seed, options.name(), "dY"), noise, row_offset});
+                 philox_key(noise.seed, options.name(), "dY"), noise, row_offset, map});
 }
 
 }  // namespace tessera::nn

@@ -40,7 +40,9 @@ class LinearImpl : public torch::nn::Cloneable<LinearImpl> {
   /// Every call draws fresh rounding noise from the layer's own counter.
   torch::Tensor forward(const torch::Tensor& input);
   /// With the noise of a given position: what a trainer uses, so that runs replay and recomputation agrees.
-  torch::Tensor forward_at(const torch::Tensor& input, const NoisePosition& noise, std::int64_t row_offset = 0);
+  /// `map`: what `input` goes through first, fused where the recipe allows.
+  torch::Tensor forward_at(const torch::Tensor& input, const NoisePosition& noise, std::int64_t row_offset = 0,
+                           const InputMap& map = {});
 
   LinearOptions options;
   torch::Tensor weight;  ///< [out_features, in_features] float32
@@ -52,7 +54,8 @@ class LinearImpl : public torch::nn::Cloneable<LinearImpl> {
 };
 TORCH_MODULE(Linear);
 
-/// Y of `call` as a differentiable function of `x` [..., D], `weight` and `bias` (may be undefined).
+/// Y of `call` as a differentiable function of `x` [..., D], `weight`, `bias` (may be undefined) and the LayerNorm
+/// parameters of `call.input`. Recipes that cannot fuse the input's map apply it before.
 torch::Tensor linear(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias, LinearCall call);
 
 }  // namespace tessera::nn

@@ -88,7 +88,8 @@ at::Tensor integer_dx(const LinearCall& call, const SavedActivations& saved, con
     return quant::int_matmul(dy, weight.dx_panels, weight.dx_scales, {}, dtype);
   }
   const at::Tensor rotated = quant::int_matmul(dy, rotated_weight(call, call.recipe.dx).dx_panels, {}, {}, at::kFloat);
-  return quant::unrotate(rotated, saved.int4.trust_mask, block_of(call), dtype);
+  return quant::unrotate(rotated, saved.int4.trust_mask, block_of(call), dtype,
+                         call.input.map == quant::RowMap::kGelu ? saved.map_input : at::Tensor());
 }
 
 void add_product(const quant::RowCodes& a, const quant::Panels& b, const at::Tensor& col_scale, at::Tensor& sum) {
@@ -140,13 +141,35 @@ void add_dense_dw(const LinearCall& call, const SavedActivations& saved, const a
   }
 }
 
+// Everything that the forward and dW products read of the rotated input.
+quant::RotateRequest rotate_request(const LinearCall& call, bool keep_int4, bool keep_mask) {
+  return {.block = block_of(call),
+          .int4_packed = keep_int4,
+          .int4_left = call.recipe.forward == Product::kRms4,
+          .trust_mask = keep_mask,
+          .absmax_limit = absmax_limit(call.recipe.forward),
+          .map = call.input.map,
+          .norm_weight = call.input.norm_weight,
+          .norm_bias = call.input.norm_bias};
+}
+
 }  // namespace
+
+bool LinearCall::fuses_input() const {
+  // A forward without 7-bit codes would need a second pass to make those of a 7-bit dW, and the map again.
+  return is_rotated(recipe.forward) && is_rotated(recipe.dx) && is_rotated(recipe.dw) &&
+         (recipe.dw != Product::kInt7 || recipe.forward == Product::kInt7);
+}
 
 at::Tensor linear_forward(const LinearCall& call, const at::Tensor& x, const at::Tensor& bias, bool want_dx,
                           bool want_dw, SavedActivations* saved, const at::Tensor& out) {
   const quant::Recipe& recipe = call.recipe;
-  const at::Tensor y =
-      out.defined() ? out : at::empty({x.size(0), call.out_features}, at::TensorOptions(x.scalar_type()));
+  const bool mapped = call.input.map != quant::RowMap::kNone;
+  TORCH_CHECK_VALUE(!mapped || call.fuses_input(), "recipe ", recipe.describe(),
+                    " multiplies floats or INT8 somewhere, "
+                    "so it cannot take its input unmapped");
+  const at::ScalarType dtype = call.input.map == quant::RowMap::kLayerNorm ? call.input.norm_dtype : x.scalar_type();
+  const at::Tensor y = out.defined() ? out : at::empty({x.size(0), call.out_features}, at::TensorOptions(dtype));
   const bool keep_int4 = saved != nullptr && want_dw && uses_int4(recipe.dw);
   const bool keep_int7 = saved != nullptr && want_dw && recipe.dw == Product::kInt7;
   // Only an rms4 forward clips activations, and only then does dX need their trust mask.
@@ -158,12 +181,13 @@ at::Tensor linear_forward(const LinearCall& call, const at::Tensor& x, const at:
             .columns;
   quant::RotatedRows rotated;
   if (is_rotated(recipe.forward) || keep_int4) {
-    rotated = quant::rotate_rows(x, {.block = block_of(call),
-                                     .int4_packed = keep_int4,
-                                     .int4_left = recipe.forward == Product::kRms4,
-                                     .trust_mask = keep_mask,
-                                     .absmax_limit = absmax_limit(recipe.forward)});
-    if (saved != nullptr) saved->int4 = rotated.int4;
+    rotated = quant::rotate_rows(x, rotate_request(call, keep_int4, keep_mask));
+    if (saved != nullptr) {
+      saved->int4 = rotated.int4;
+      if (mapped) saved->map_input = x;
+      saved->norm_mean = rotated.norm_mean;
+      saved->norm_rstd = rotated.norm_rstd;
+    }
   }
   if (keep_int7)
     saved->int7 = recipe.forward == Product::kInt7

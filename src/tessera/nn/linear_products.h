@@ -9,9 +9,17 @@
 
 #include "tessera/base/philox.h"
 #include "tessera/nn/weight_handle.h"
+#include "tessera/quant/codes.h"
 #include "tessera/quant/recipe.h"
 
 namespace tessera::nn {
+
+/// What a layer's input goes through on its way into the product: in one pass with rotation and rounding.
+struct InputMap {
+  quant::RowMap map = quant::RowMap::kNone;
+  at::Tensor norm_weight{}, norm_bias{};   ///< [D] f32 of kLayerNorm; the bias may be undefined
+  at::ScalarType norm_dtype = at::kFloat;  ///< of a LayerNorm's output, and so of Y
+};
 
 /// One use of a weight.
 struct LinearCall {
@@ -21,6 +29,10 @@ struct LinearCall {
   PhiloxKey noise_key;  ///< of this parameter's gradient roundings
   NoisePosition noise;
   std::int64_t row_offset = 0;  ///< global index of the first token row
+  InputMap input{};             ///< only for recipes that fuse it
+
+  /// Whether the products take codes only, so that nobody needs the mapped input itself.
+  bool fuses_input() const;
 };
 
 /// What backward needs of X; the recipe decides which part is defined.
@@ -29,15 +41,17 @@ struct SavedActivations {
   quant::Int4Codes int4;         ///< packed codes and scales: dW in INT4; trust mask: dX after an rms4 forward
   quant::RowCodes int7;          ///< rotated X: dW in int7
   quant::RowCodes int8_columns;  ///< X^T [D, N]: dW in INT8
+  at::Tensor map_input;          ///< [N, D], x before GELU or LayerNorm
+  at::Tensor norm_mean, norm_rstd;
 };
 
-/// Y [N, C] in the dtype of `x` [N, D] (f32 or bf16); `bias` [C] f32 or undefined. Fills `saved` with what the wanted
+/// Y [N, C] in the dtype of `x` [N, D] (f32 or bf16) or of its LayerNorm; `bias` [C] f32 or undefined. Fills `saved` with what the wanted
 /// gradients need; null: none. `out` [N, C] f32 or bf16, if defined, is written and returned in place of a new tensor.
 at::Tensor linear_forward(const LinearCall& call, const at::Tensor& x, const at::Tensor& bias, bool want_dx,
                           bool want_dw, SavedActivations* saved, const at::Tensor& out = {});
 
 struct LinearGradients {
-  at::Tensor dx;    ///< [N, D], dtype as asked, or undefined
+  at::Tensor dx;    ///< [N, D], dtype as asked, or undefined; of x before GELU, of LayerNorm's output
   at::Tensor bias;  ///< [C] f32, of the unquantized dY, or undefined
 };
 

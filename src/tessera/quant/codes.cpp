@@ -9,7 +9,6 @@
 #include "tessera/base/part_timers.h"
 #include "tessera/kernels/dequantize/dequantize.h"
 #include "tessera/kernels/igemm/igemm.h"
-#include "tessera/kernels/rotate_quantize/rotate_quantize.h"
 #include "tessera/kernels/unrotate/unrotate.h"
 #include "tessera/quant/torch_parallel.h"
 
@@ -84,6 +83,10 @@ RotatedRows rotate_rows(const at::Tensor& x, const RotateRequest& request) {
   const std::int64_t rows = params.rows = x.size(0), cols = params.cols = x.size(1);
   TORCH_CHECK_VALUE(request.block == 1 || cols % request.block == 0, "width is ", cols, ", which Hadamard block ",
                     request.block, " does not divide");
+  TORCH_CHECK_VALUE(request.map == RowMap::kNone || cols % 16 == 0, "width of a mapped matrix is ", cols,
+                    ", expected a multiple of 16");
+  TORCH_CHECK_TYPE(request.map != RowMap::kLayerNorm || x.scalar_type() == at::kFloat, "LayerNorm's input is ",
+                   x.scalar_type(), ", expected float32");
   params.block = request.block;
   params.code_stride = kernels::igemm_a_stride(cols);
   RotatedRows out;
@@ -108,6 +111,15 @@ RotatedRows rotate_rows(const at::Tensor& x, const RotateRequest& request) {
     params.absmax_codes = out.absmax.codes.mutable_data_ptr<std::int8_t>();
     params.absmax_scales = out.absmax.scales.mutable_data_ptr<float>();
     params.absmax_limit = request.absmax_limit;
+  }
+  params.map = request.map;
+  if (request.map == RowMap::kLayerNorm) {
+    out.norm_mean = empty({rows}, at::kFloat);
+    out.norm_rstd = empty({rows}, at::kFloat);
+    params.layer_norm.weight = floats_or_null(request.norm_weight, cols, "norm weight");
+    params.layer_norm.bias = floats_or_null(request.norm_bias, cols, "norm bias");
+    params.layer_norm.mean = out.norm_mean.mutable_data_ptr<float>();
+    params.layer_norm.rstd = out.norm_rstd.mutable_data_ptr<float>();
   }
   kernels::rotate_quantize(params);
   return out;
@@ -195,7 +207,8 @@ void int_matmul_add(const RowCodes& a, const Panels& b, const at::Tensor& out) {
   kernels::igemm(params);
 }
 
-at::Tensor unrotate(const at::Tensor& t, const at::Tensor& mask, std::int32_t block, at::ScalarType dtype) {
+at::Tensor unrotate(const at::Tensor& t, const at::Tensor& mask, std::int32_t block, at::ScalarType dtype,
+                    const at::Tensor& gelu_x) {
   const ScopedPart part(Part::kUnrotate);
   use_torch_threads();
   at::Tensor y = dtype == t.scalar_type() ? t : empty(t.sizes(), dtype);
@@ -206,6 +219,12 @@ at::Tensor unrotate(const at::Tensor& t, const at::Tensor& mask, std::int32_t bl
   params.t = float_rows(t);
   params.mask = mask.defined() ? mask.const_data_ptr<std::uint8_t>() : nullptr;
   params.y = mutable_float_rows(y);
+  if (gelu_x.defined()) {
+    TORCH_CHECK_VALUE(gelu_x.scalar_type() == dtype && gelu_x.sizes() == y.sizes() && gelu_x.strides() == y.strides(),
+                      "GELU's input is ", gelu_x.scalar_type(), " ", gelu_x.sizes(), ", expected ", dtype, " ",
+                      y.sizes(), " with the same strides");
+    params.gelu_x = gelu_x.const_data_ptr();
+  }
   kernels::unrotate(params);
   return y;
 }

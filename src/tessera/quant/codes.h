@@ -8,10 +8,12 @@
 
 #include "tessera/base/philox.h"
 #include "tessera/kernels/fold_quantize/fold_quantize.h"
+#include "tessera/kernels/rotate_quantize/rotate_quantize.h"
 
 namespace tessera::quant {
 
 using kernels::Rounding;
+using kernels::RowMap;
 
 /// A tensor's dtype as kernels name it; throws c10::TypeError for all but float32 and bfloat16.
 kernels::FloatType float_type(at::ScalarType dtype);
@@ -51,10 +53,14 @@ struct RotateRequest {
   bool int4_left = false;    ///< the same, one per byte
   bool trust_mask = false;
   std::int32_t absmax_limit = 0;  ///< 63, 98 or 127: absmax-scaled codes, one per byte; 0: none
+
+  RowMap map = RowMap::kNone;             ///< what is done to a row first
+  at::Tensor norm_weight{}, norm_bias{};  ///< [cols] f32 of kLayerNorm; the bias may be undefined
 };
 struct RotatedRows {
   Int4Codes int4;
   RowCodes int4_left, absmax;
+  at::Tensor norm_mean, norm_rstd;  ///< [rows] f32 of kLayerNorm
 };
 
 /// Rotate, scale and round the rows of `x` [rows, cols].
@@ -94,8 +100,10 @@ void int_matmul_out(const RowCodes& a, const Panels& b, const at::Tensor& col_sc
 /// The same without column scale and bias, added to `out` [m, n] f32.
 void int_matmul_add(const RowCodes& a, const Panels& b, const at::Tensor& out);
 
-/// ((mask * t) H) as `dtype`; `mask` as Int4Codes::trust_mask. In place when `t` has that dtype.
-at::Tensor unrotate(const at::Tensor& t, const at::Tensor& mask, std::int32_t block, at::ScalarType dtype);
+/// ((mask * t) H) as `dtype`; `mask` as Int4Codes::trust_mask. In place when `t` has that dtype. With `gelu_x` [rows,
+/// cols] of that dtype, the gradient of GELU's input instead of its output's.
+at::Tensor unrotate(const at::Tensor& t, const at::Tensor& mask, std::int32_t block, at::ScalarType dtype,
+                    const at::Tensor& gelu_x = {});
 
 /// Codes as f32 [rows, cols], still rotated: for inspection and tests.
 at::Tensor dequantize(const Int4Codes& codes);

@@ -7,78 +7,43 @@
 #include <hwy/foreach_target.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "tessera/base/math.h"
 #include "tessera/base/parallel.h"
-#include "tessera/kernels/simd/reduce-inl.h"
+#include "tessera/kernels/simd/layer_norm-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 namespace {
 
-// Zero the lanes of vector `j` of a group that are not among the group's first `n` elements.
-HWY_INLINE F32 first_of_group(F32 v, std::size_t j, std::size_t n) {
-  if (n == kGroup) return v;
-  const std::size_t before = j * kLanes;
-  return hn::IfThenElseZero(hn::FirstN(F32Tag(), n > before ? n - before : 0), v);
-}
-
-// sum16 of term(x[c]).
-template <typename Term>
-HWY_INLINE float sum_row(const float* x, std::size_t cols, const Term& term) {
-  Sum16 sum;
-  std::size_t c = 0;
-  for (; c + kGroup <= cols; c += kGroup)
-    for (std::size_t j = 0; j < kGroupVectors; ++j) sum.add(j, term(load_row(x + c + j * kLanes)));
-  if (c < cols) {
-    float tail[kGroup];
-    copy_padded(x + c, cols - c, tail, kGroup);
-    for (std::size_t j = 0; j < kGroupVectors; ++j)
-      sum.add(j, first_of_group(term(load_row(tail + j * kLanes)), j, cols - c));
-  }
-  return sum.total();
-}
-
 // y of `n` columns, a multiple of kLanes.
 template <typename T>
 HWY_INLINE void normalize(const float* x, const float* weight, const float* bias, std::size_t n, F32 mean, F32 rstd,
                           T* y) {
-  for (std::size_t c = 0; c < n; c += kLanes) {
-    F32 v = hn::Mul(hn::Sub(load_row(x + c), mean), rstd);
-    if (weight) v = hn::Mul(v, load_row(weight + c));
-    if (bias) v = hn::Add(v, load_row(bias + c));
-    store_row(v, y + c);
-  }
+  for (std::size_t c = 0; c < n; c += kLanes)
+    store_row(normalized(x + c, weight ? weight + c : nullptr, bias ? bias + c : nullptr, mean, rstd), y + c);
 }
 
 template <typename T>
 void layer_norm_typed(const LayerNormParams& p, std::size_t begin, std::size_t end) {
   const F32Tag d;
   const auto cols = static_cast<std::size_t>(p.cols);
-  const auto n = static_cast<float>(p.cols);
   for (std::size_t r = begin; r < end; ++r) {
     const float* x = p.x + r * cols;
     T* y = static_cast<T*>(p.y.data) + r * static_cast<std::size_t>(p.y.stride);
-    const float mean = sum_row(x, cols, [](F32 v) HWY_ATTR { return v; }) / n;
-    const F32 center = hn::Set(d, mean);
-    const float square = sum_row(x, cols, [center](F32 v) HWY_ATTR {
-      const F32 distance = hn::Sub(v, center);
-      return hn::Mul(distance, distance);
-    });
-    const float rstd = 1.0f / std::sqrt(square / n + p.eps);
+    const auto [mean, rstd] = row_moments(x, cols, p.eps);
     p.mean[r] = mean;
     p.rstd[r] = rstd;
+    const F32 center = hn::Set(d, mean), inverse = hn::Set(d, rstd);
     const std::size_t whole = cols / kLanes * kLanes, rest = cols - whole;
-    normalize(x, p.weight, p.bias, whole, center, hn::Set(d, rstd), y);
+    normalize(x, p.weight, p.bias, whole, center, inverse, y);
     if (rest == 0) continue;
     float tail_x[kLanes], tail_weight[kLanes], tail_bias[kLanes];
     T tail_y[kLanes];
     copy_padded(x + whole, rest, tail_x, kLanes);
     if (p.weight) copy_padded(p.weight + whole, rest, tail_weight, kLanes);
     if (p.bias) copy_padded(p.bias + whole, rest, tail_bias, kLanes);
-    normalize(tail_x, p.weight ? tail_weight : nullptr, p.bias ? tail_bias : nullptr, kLanes, center, hn::Set(d, rstd),
-              tail_y);
+    normalize(tail_x, p.weight ? tail_weight : nullptr, p.bias ? tail_bias : nullptr, kLanes, center, inverse, tail_y);
     copy_padded(tail_y, rest, y + whole, rest);
   }
 }

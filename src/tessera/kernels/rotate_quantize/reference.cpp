@@ -2,8 +2,10 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <vector>
 
 #include "tessera/base/int4.h"
+#include "tessera/kernels/gelu/gelu.h"
 #include "tessera/kernels/rotate_quantize/rotate_quantize.h"
 
 namespace tessera::kernels {
@@ -101,9 +103,31 @@ void write_absmax(const RotateQuantizeParams& p, std::int64_t r, const RowStatis
   }
 }
 
+// f of the rows, by its own reference, then the rest on the result.
+void quantize_mapped(const RotateQuantizeParams& p, std::int64_t begin, std::int64_t end) {
+  std::vector<float> mapped(static_cast<std::size_t>(end * p.cols));
+  for (std::int64_t r = begin; r < end; ++r) {
+    float* y = mapped.data() + r * p.cols;
+    for (std::int64_t c = 0; c < p.cols; ++c) y[c] = element(p.x, r, c);
+    if (p.map == RowMap::kGelu) {
+      gelu_reference({.n = p.cols, .type = FloatType::kF32, .x = y, .out = y}, 0, p.cols);
+    } else {
+      LayerNormParams norm = p.layer_norm;
+      norm.rows = 1, norm.cols = p.cols, norm.x = y, norm.y = {y, FloatType::kF32, p.cols};
+      norm.mean += r, norm.rstd += r;
+      layer_norm_reference(norm, 0, 1);
+    }
+  }
+  RotateQuantizeParams rest = p;
+  rest.x = {mapped.data(), FloatType::kF32, p.cols};
+  rest.map = RowMap::kNone;
+  rotate_quantize_reference(rest, begin, end);
+}
+
 }  // namespace
 
 void rotate_quantize_reference(const RotateQuantizeParams& p, std::int64_t begin, std::int64_t end) {
+  if (p.map != RowMap::kNone) return quantize_mapped(p, begin, end);
   for (std::int64_t r = begin; r < end; ++r) {
     const RowStatistics row = measure(p, r);
     write_rms4(p, r, row);

@@ -14,8 +14,9 @@
 #include "tessera/base/int4.h"
 #include "tessera/base/parallel.h"
 #include "tessera/kernels/simd/codes-inl.h"
+#include "tessera/kernels/simd/gelu-inl.h"
 #include "tessera/kernels/simd/hadamard-inl.h"
-#include "tessera/kernels/simd/reduce-inl.h"
+#include "tessera/kernels/simd/layer_norm-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
@@ -24,11 +25,47 @@ namespace {
 constexpr std::size_t kChunk = kHadamardChunk;
 constexpr std::size_t kKept = 4096;
 
-// Rotated columns of one row, on demand.
+// The columns of a row, mapped: `row(c)` are kLanes of them from `c` on.
 template <typename T>
+struct PlainRow {
+  const T* x;
+  HWY_INLINE F32 operator()(std::size_t c) const { return load_row(x + c); }
+};
+
+template <typename T>
+struct GeluRow {
+  const T* x;
+  HWY_INLINE F32 operator()(std::size_t c) const {
+    const F32 v = load_row(x + c);
+    return gelu_of<false>(v, v);
+  }
+};
+
+struct NormalizedRow {
+  const float *x, *weight, *bias;
+  float mean, rstd;
+  HWY_INLINE F32 operator()(std::size_t c) const {
+    const F32Tag d;
+    return normalized(x + c, weight ? weight + c : nullptr, bias ? bias + c : nullptr, hn::Set(d, mean),
+                      hn::Set(d, rstd));
+  }
+};
+
+// The last columns of a row, short of a group, filled up with zeros; only plain rows can have them.
+template <typename Row>
+HWY_INLINE void load_ragged(const Row&, std::size_t, std::size_t, float*) {}
+template <typename T>
+HWY_INLINE void load_ragged(const PlainRow<T>& row, std::size_t c, std::size_t n, float* t) {
+  T tail[kGroup];
+  copy_padded(row.x + c, n, tail, kGroup);
+  for (std::size_t j = 0; j < kGroup; j += kLanes) hn::Store(load_row(tail + j), F32Tag(), t + j);
+}
+
+// Rotated columns of one row, on demand.
+template <typename Row>
 class RotatedRow {
  public:
-  RotatedRow(const T* x, std::size_t cols, std::size_t block) : x_(x), cols_(cols), block_(block) {}
+  RotatedRow(const Row& row, std::size_t cols, std::size_t block) : row_(row), cols_(cols), block_(block) {}
 
   /// Columns in the chunk that starts at `c`.
   std::size_t size(std::size_t c) const { return HWY_MIN(kChunk, cols_ - c); }
@@ -37,14 +74,11 @@ class RotatedRow {
   HWY_INLINE const float* rotate(std::size_t c) {
     float* t = c + kChunk <= kKept ? kept_ + c : scratch_;
     const std::size_t n = size(c), groups = n / kGroup * kGroup, padded = round_up_64(n);
-    const T* x = x_ + c;
-    hadamard_chunk([x](std::size_t i) HWY_ATTR { return load_row(x + i); }, groups, block_, t);
+    const Row& row = row_;
+    hadamard_chunk([&row, c](std::size_t i) HWY_ATTR { return row(c + i); }, groups, block_, t);
     if (groups != padded) {  // only without rotation can a group be ragged
-      T tail[kGroup];
-      copy_padded(x + groups, n - groups, tail, kGroup);
       for (std::size_t i = groups; i < padded; i += kLanes) hn::Store(hn::Zero(F32Tag()), F32Tag(), t + i);
-      if (n != groups)
-        for (std::size_t j = 0; j < kGroup; j += kLanes) hn::Store(load_row(tail + j), F32Tag(), t + groups + j);
+      if (n != groups) load_ragged(row, c + groups, n - groups, t + groups);
     }
     return t;
   }
@@ -55,7 +89,7 @@ class RotatedRow {
   static std::size_t round_up_64(std::size_t n) { return (n + 63) / 64 * 64; }
 
  private:
-  const T* x_;
+  Row row_;
   std::size_t cols_, block_;
   alignas(64) float kept_[kKept];
   alignas(64) float scratch_[kChunk];
@@ -67,8 +101,8 @@ struct Statistics {
   bool finite() const { return max_bits < 0x7f800000; }
 };
 
-template <typename T>
-HWY_INLINE Statistics measure(RotatedRow<T>& row, std::size_t cols) {
+template <typename Row>
+HWY_INLINE Statistics measure(RotatedRow<Row>& row, std::size_t cols) {
   Sum16 sum;
   I32 max[kGroupVectors];
   for (std::size_t j = 0; j < kGroupVectors; ++j) max[j] = hn::Zero(I32Tag());
@@ -130,8 +164,8 @@ HWY_INLINE void quantize_absmax(const float* HWY_RESTRICT t, std::size_t n, floa
   }
 }
 
-template <typename T>
-HWY_INLINE void write_rms4(const RotateQuantizeParams& p, std::size_t r, RotatedRow<T>& row, Scale scale) {
+template <typename Row>
+HWY_INLINE void write_rms4(const RotateQuantizeParams& p, std::size_t r, RotatedRow<Row>& row, Scale scale) {
   const auto cols = static_cast<std::size_t>(p.cols);
   const std::size_t packed_bytes = (cols + 1) / 2, mask_bytes = (cols + 7) / 8;
   std::uint8_t* packed = p.int4_packed ? p.int4_packed + r * packed_bytes : nullptr;
@@ -158,8 +192,8 @@ HWY_INLINE void write_rms4(const RotateQuantizeParams& p, std::size_t r, Rotated
   }
 }
 
-template <typename T>
-HWY_INLINE void write_absmax(std::size_t cols, std::int8_t* codes, RotatedRow<T>& row, Scale scale) {
+template <typename Row>
+HWY_INLINE void write_absmax(std::size_t cols, std::int8_t* codes, RotatedRow<Row>& row, Scale scale) {
   if (scale.nan()) {
     std::memset(codes, 0, cols);
     return;
@@ -173,26 +207,49 @@ HWY_INLINE void write_absmax(std::size_t cols, std::int8_t* codes, RotatedRow<T>
   }
 }
 
-template <typename T>
-void rotate_quantize_typed(const RotateQuantizeParams& p, std::size_t begin, std::size_t end) {
+template <typename Row>
+HWY_INLINE void quantize_row(const RotateQuantizeParams& p, std::size_t r, const Row& mapped) {
   const auto cols = static_cast<std::size_t>(p.cols), stride = static_cast<std::size_t>(p.code_stride);
+  RotatedRow<Row> row(mapped, cols, static_cast<std::size_t>(p.block));
+  const Statistics statistics = measure(row, cols);
+  const float rms = cols ? std::sqrt(statistics.sum_of_squares / static_cast<float>(cols)) : 0;
+  const Scale rms4 = make_scale(kRms7 * rms, statistics.finite());
+  write_rms4(p, r, row, rms4);
+  if (p.int4_scales) p.int4_scales[r] = rms4.scale;
+  if (p.int4_codes) std::memset(p.int4_codes + r * stride + cols, 0, stride - cols);
+  if (p.absmax_codes) {
+    float absmax;
+    std::memcpy(&absmax, &statistics.max_bits, sizeof(absmax));
+    const Scale scale = make_scale(absmax / static_cast<float>(p.absmax_limit), statistics.finite());
+    write_absmax(cols, p.absmax_codes + r * stride, row, scale);
+    p.absmax_scales[r] = scale.scale;
+    std::memset(p.absmax_codes + r * stride + cols, 0, stride - cols);
+  }
+}
+
+template <typename T>
+HWY_INLINE const T* row_at(const RotateQuantizeParams& p, std::size_t r) {
+  return static_cast<const T*>(p.x.data) + r * static_cast<std::size_t>(p.x.stride);
+}
+
+template <typename T>
+void quantize_plain(const RotateQuantizeParams& p, std::size_t begin, std::size_t end) {
+  for (std::size_t r = begin; r < end; ++r) quantize_row(p, r, PlainRow<T>{row_at<T>(p, r)});
+}
+
+template <typename T>
+void quantize_gelu(const RotateQuantizeParams& p, std::size_t begin, std::size_t end) {
+  for (std::size_t r = begin; r < end; ++r) quantize_row(p, r, GeluRow<T>{row_at<T>(p, r)});
+}
+
+void quantize_normalized(const RotateQuantizeParams& p, std::size_t begin, std::size_t end) {
+  const LayerNormParams& norm = p.layer_norm;
   for (std::size_t r = begin; r < end; ++r) {
-    const T* x = static_cast<const T*>(p.x.data) + r * static_cast<std::size_t>(p.x.stride);
-    RotatedRow<T> row(x, cols, static_cast<std::size_t>(p.block));
-    const Statistics statistics = measure(row, cols);
-    const float rms = cols ? std::sqrt(statistics.sum_of_squares / static_cast<float>(cols)) : 0;
-    const Scale rms4 = make_scale(kRms7 * rms, statistics.finite());
-    write_rms4(p, r, row, rms4);
-    if (p.int4_scales) p.int4_scales[r] = rms4.scale;
-    if (p.int4_codes) std::memset(p.int4_codes + r * stride + cols, 0, stride - cols);
-    if (p.absmax_codes) {
-      float absmax;
-      std::memcpy(&absmax, &statistics.max_bits, sizeof(absmax));
-      const Scale scale = make_scale(absmax / static_cast<float>(p.absmax_limit), statistics.finite());
-      write_absmax(cols, p.absmax_codes + r * stride, row, scale);
-      p.absmax_scales[r] = scale.scale;
-      std::memset(p.absmax_codes + r * stride + cols, 0, stride - cols);
-    }
+    const float* x = row_at<float>(p, r);
+    const auto [mean, rstd] = row_moments(x, static_cast<std::size_t>(p.cols), norm.eps);
+    norm.mean[r] = mean;
+    norm.rstd[r] = rstd;
+    quantize_row(p, r, NormalizedRow{x, norm.weight, norm.bias, mean, rstd});
   }
 }
 
@@ -200,10 +257,14 @@ void rotate_quantize_typed(const RotateQuantizeParams& p, std::size_t begin, std
 
 void rotate_quantize_rows(const RotateQuantizeParams& p, std::int64_t begin, std::int64_t end) {
   const auto first = static_cast<std::size_t>(begin), last = static_cast<std::size_t>(end);
-  if (p.x.type == FloatType::kF32) {
-    rotate_quantize_typed<float>(p, first, last);
-  } else {
-    rotate_quantize_typed<std::uint16_t>(p, first, last);
+  const bool f32 = p.x.type == FloatType::kF32;
+  switch (p.map) {
+    case RowMap::kNone:
+      return (f32 ? quantize_plain<float> : quantize_plain<std::uint16_t>)(p, first, last);
+    case RowMap::kGelu:
+      return (f32 ? quantize_gelu<float> : quantize_gelu<std::uint16_t>)(p, first, last);
+    case RowMap::kLayerNorm:
+      return quantize_normalized(p, first, last);
   }
 }
 

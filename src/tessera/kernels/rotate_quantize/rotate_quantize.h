@@ -1,12 +1,15 @@
 #pragma once
 // Rows to codes: block Hadamard rotation, one scale per row, round to nearest even, pack.
 //
-//   t[r,:]  = (x[r,:] H) with H = blockdiag(Hadamard(block)) / sqrt(block)
+//   t[r,:]  = (f(x[r,:]) H) with H = blockdiag(Hadamard(block)) / sqrt(block)
 //   rms4:     s = kRms7 * sqrt(mean(t^2)),  code = clamp(RNE(t / s), -7, 7),  trust bit = |t / s| <= 7.5
 //   absmax:   a = max|t| / qmax,            code = RNE(t / a) in -qmax..qmax
 //
 // Both may be asked for in one pass over the same rotated row (recipe w4a8 keeps the rms4 codes of the row whose
 // bit-split codes it multiplies). Method: QuEST's RMS-Gaussian scale (arXiv 2502.05003) on the symmetric +-7 grid.
+//
+// f is the identity, LayerNorm (layer_norm.h) or GELU (gelu.h), in f32: what precedes a linear layer costs no pass of
+// its own over memory.
 //
 // Canonical arithmetic, so that every ISA and thread count gives equal bits: butterflies in increasing stride without
 // FMA, then one multiplication by float(1/sqrt(block)); t^2 summed in 16 interleaved partial sums (element i goes to
@@ -17,6 +20,7 @@
 #include <cstdint>
 
 #include "tessera/base/isa.h"
+#include "tessera/kernels/layer_norm/layer_norm.h"
 #include "tessera/kernels/types.h"
 
 namespace tessera::kernels {
@@ -24,10 +28,16 @@ namespace tessera::kernels {
 /// Scale of the +-7 grid that minimizes the squared error on N(0,1): s = kRms7 * RMS.
 inline constexpr float kRms7 = 0.3534113f;
 
+/// f of a row before its rotation; all but kNone need rows whose length is a multiple of 16.
+enum class RowMap { kNone, kLayerNorm, kGelu };
+
 struct RotateQuantizeParams {
   std::int64_t rows = 0, cols = 0;
   std::int32_t block = 1;  ///< power of two in 16..256 that divides cols, or 1: no rotation
   FloatRows x;             ///< [rows, cols]
+
+  RowMap map = RowMap::kNone;
+  LayerNormParams layer_norm;  ///< of kLayerNorm: weight, bias, eps, mean and rstd; x must be f32
 
   // rms4 outputs; any pointer may be null.
   std::uint8_t* int4_packed = nullptr;  ///< [rows, int4_bytes(cols)], low nibble first

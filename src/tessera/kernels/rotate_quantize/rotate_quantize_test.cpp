@@ -26,7 +26,7 @@ using testing::for_each_simd_target;
 struct Outputs {
   std::vector<std::uint8_t> packed, mask;
   std::vector<std::int8_t> codes, absmax_codes;
-  std::vector<std::uint32_t> scales, absmax_scales;  // bits
+  std::vector<std::uint32_t> scales, absmax_scales, mean, rstd;  // bits
   bool operator==(const Outputs&) const = default;
 };
 
@@ -35,6 +35,7 @@ struct Case {
   std::int32_t block = 1;
   std::int32_t limit = 98;
   std::int64_t gap = 3;
+  RowMap map = RowMap::kNone;
 };
 
 RotateQuantizeParams params_of(const Case& c, const FloatMatrix& x, FloatType type, Outputs& out) {
@@ -46,12 +47,17 @@ RotateQuantizeParams params_of(const Case& c, const FloatMatrix& x, FloatType ty
   out.absmax_codes.assign(size(c.rows * stride), 0x6e);
   out.scales.assign(size(c.rows), 0xeeeeeeee);
   out.absmax_scales.assign(size(c.rows), 0xeeeeeeee);
+  out.mean.assign(size(c.rows), 0xeeeeeeee);
+  out.rstd.assign(size(c.rows), 0xeeeeeeee);
   RotateQuantizeParams p;
   p.rows = c.rows, p.cols = c.cols, p.block = c.block, p.absmax_limit = c.limit, p.code_stride = stride;
   p.x = {type == FloatType::kF32 ? static_cast<const void*>(x.f32.data() + 1) : x.bf16.data() + 1, type, c.cols + 5};
   p.int4_packed = out.packed.data(), p.int4_codes = out.codes.data(), p.trust_mask = out.mask.data();
   p.int4_scales = reinterpret_cast<float*>(out.scales.data());
   p.absmax_codes = out.absmax_codes.data(), p.absmax_scales = reinterpret_cast<float*>(out.absmax_scales.data());
+  p.map = c.map;
+  p.layer_norm.mean = reinterpret_cast<float*>(out.mean.data());
+  p.layer_norm.rstd = reinterpret_cast<float*>(out.rstd.data());
   return p;
 }
 
@@ -67,6 +73,7 @@ void expect_targets_equal_reference(const Case& c, const std::vector<float>& val
   SCOPED_TRACE(::testing::Message() << c.rows << " x " << c.cols << " block " << c.block << " limit " << c.limit);
   const FloatMatrix x = matrix_of(c, values);
   for (FloatType type : {FloatType::kF32, FloatType::kBf16}) {
+    if (c.map == RowMap::kLayerNorm && type == FloatType::kBf16) continue;  // the residual stream is f32
     Outputs expected;
     rotate_quantize_reference(params_of(c, x, type, expected), 0, c.rows);
     for_each_simd_target([&](IsaSet isa) {
@@ -78,6 +85,8 @@ void expect_targets_equal_reference(const Case& c, const std::vector<float>& val
       EXPECT_EQ(got.mask, expected.mask);
       EXPECT_EQ(got.absmax_codes, expected.absmax_codes);
       EXPECT_EQ(got.absmax_scales, expected.absmax_scales);
+      EXPECT_EQ(got.mean, expected.mean);
+      EXPECT_EQ(got.rstd, expected.rstd);
     });
   }
 }
@@ -98,6 +107,49 @@ TEST(RotateQuantize, TargetsEqualReferenceOnEveryBlock) {
       expect_targets_equal_reference(c, tessera::testing::extreme_values(n, 3));
     }
   }
+}
+
+TEST(RotateQuantize, MappedRowsEqualReference) {
+  for (RowMap map : {RowMap::kLayerNorm, RowMap::kGelu})
+    for (std::int32_t block : {1, 16, 128})
+      for (std::int64_t cols : {128, 640, 4096 + 256}) {  // the last: rotated, hence mapped, twice
+        const Case c{3, cols, block, 98, 5, map};
+        const auto n = static_cast<std::size_t>(c.rows * c.cols);
+        expect_targets_equal_reference(c, tessera::testing::normal_values(n, 12));
+        expect_targets_equal_reference(c, tessera::testing::extreme_values(n, 13));
+      }
+}
+
+// The fused pass is the two passes: their f32 output, quantized.
+TEST(RotateQuantize, LayerNormOfTheRowIsThatOfItsOwnPass) {
+  const Case fused{7, 384, 128, 63, 0, RowMap::kLayerNorm}, plain{7, 384, 128, 63, 0};
+  const FloatMatrix x(tessera::testing::normal_values(7 * 384, 14), 7, 384, 384);
+  const std::vector<float> weight = tessera::testing::normal_values(384, 15),
+                           bias = tessera::testing::normal_values(384, 16);
+  FloatMatrix y = x;
+  std::vector<float> mean(7), rstd(7);
+  layer_norm({.rows = 7,
+              .cols = 384,
+              .x = x.f32.data(),
+              .weight = weight.data(),
+              .bias = bias.data(),
+              .y = {y.f32.data(), FloatType::kF32, 384},
+              .mean = mean.data(),
+              .rstd = rstd.data()});
+  Outputs got, expected;
+  RotateQuantizeParams p = params_of(fused, x, FloatType::kF32, got);
+  p.x = {x.f32.data(), FloatType::kF32, 384};
+  p.layer_norm.weight = weight.data(), p.layer_norm.bias = bias.data();
+  rotate_quantize(p);
+  p = params_of(plain, y, FloatType::kF32, expected);
+  p.x = {y.f32.data(), FloatType::kF32, 384};
+  rotate_quantize(p);
+  for (std::size_t r = 0; r < 7; ++r) {
+    EXPECT_EQ(std::bit_cast<float>(got.mean[r]), mean[r]);
+    EXPECT_EQ(std::bit_cast<float>(got.rstd[r]), rstd[r]);
+  }
+  got.mean = expected.mean, got.rstd = expected.rstd;
+  EXPECT_EQ(got, expected);
 }
 
 TEST(RotateQuantize, ReferenceIsaRunsTheReference) {

@@ -1,6 +1,7 @@
 // unrotate as its header says it, one block after the other.
 #include <cmath>
 
+#include "tessera/kernels/gelu/gelu.h"
 #include "tessera/kernels/unrotate/unrotate.h"
 
 namespace tessera::kernels {
@@ -41,8 +42,12 @@ void unrotate_reference(const UnrotateParams& p, std::int64_t begin, std::int64_
       }
       for (int i = 0; i < p.block; ++i) {
         const std::int64_t at = r * p.y.stride + c + i;
-        const float value = p.block == 1 ? v[i] : v[i] * factor;
-        write(p.y.data, p.y.type, at, p.accumulate ? read(p.y.data, p.y.type, at) + value : value);
+        float value = p.block == 1 ? v[i] : v[i] * factor;
+        if (p.gelu_x) {
+          const float x = read(p.gelu_x, p.y.type, at);
+          gelu_reference({.n = 1, .type = FloatType::kF32, .x = &x, .dy = &value, .out = &value}, 0, 1);
+        }
+        write(p.y.data, p.y.type, at, value);
       }
     }
   }

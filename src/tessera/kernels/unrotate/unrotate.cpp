@@ -1,4 +1,4 @@
-// Chunk by chunk: masked load and Hadamard transform into a buffer in L1, then store or add.
+// Chunk by chunk: masked load and Hadamard transform into a buffer in L1, then store, or differentiate GELU.
 #include "tessera/kernels/unrotate/unrotate.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -7,6 +7,7 @@
 
 #include "tessera/base/parallel.h"
 #include "tessera/kernels/simd/codes-inl.h"
+#include "tessera/kernels/simd/gelu-inl.h"
 #include "tessera/kernels/simd/hadamard-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -34,17 +35,17 @@ HWY_INLINE void rotate_masked(const T* t, const std::uint8_t* mask, std::size_t 
 }
 
 template <typename T>
-HWY_INLINE void write(const float* v, std::size_t n, bool accumulate, T* y) {
+HWY_INLINE void write(const float* v, std::size_t n, const T* gelu_x, T* y) {
   std::size_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {
     const F32 value = hn::Load(F32Tag(), v + i);
-    store_row(accumulate ? hn::Add(load_row(y + i), value) : value, y + i);
+    store_row(gelu_x ? gelu_of<true>(load_row(gelu_x + i), value) : value, y + i);
   }
   if (i == n) return;
   T tail[kLanes];
-  copy_padded(y + i, accumulate ? n - i : 0, tail, kLanes);
+  copy_padded(gelu_x ? gelu_x + i : nullptr, gelu_x ? n - i : 0, tail, kLanes);
   const F32 value = hn::Load(F32Tag(), v + i);
-  store_row(accumulate ? hn::Add(load_row(tail), value) : value, tail);
+  store_row(gelu_x ? gelu_of<true>(load_row(tail), value) : value, tail);
   copy_padded(tail, n - i, y + i, n - i);
 }
 
@@ -54,12 +55,13 @@ void unrotate_typed(const UnrotateParams& p, std::size_t begin, std::size_t end)
   for (std::size_t r = begin; r < end; ++r) {
     const From* t = static_cast<const From*>(p.t.data) + r * static_cast<std::size_t>(p.t.stride);
     To* y = static_cast<To*>(p.y.data) + r * static_cast<std::size_t>(p.y.stride);
+    const To* gelu_x = p.gelu_x ? static_cast<const To*>(p.gelu_x) + r * static_cast<std::size_t>(p.y.stride) : nullptr;
     const std::uint8_t* mask = p.mask ? p.mask + r * ((cols + 7) / 8) : nullptr;
     for (std::size_t c = 0; c < cols; c += kHadamardChunk) {
       alignas(64) float v[kHadamardChunk];
       const std::size_t n = HWY_MIN(kHadamardChunk, cols - c);
       rotate_masked(t + c, mask ? mask + c / 8 : nullptr, n, static_cast<std::size_t>(p.block), v);
-      write(v, n, p.accumulate, y + c);
+      write(v, n, gelu_x ? gelu_x + c : nullptr, y + c);
     }
   }
 }

@@ -22,7 +22,7 @@ using testing::for_each_simd_target;
 struct Case {
   std::int64_t rows, cols;
   std::int32_t block;
-  bool masked, accumulate;
+  bool masked, gelu;
   FloatType from, to;
 };
 
@@ -34,12 +34,13 @@ std::vector<std::uint8_t> result(const Case& c, const FloatMatrix& t, const Floa
     return type == FloatType::kF32 ? reinterpret_cast<std::uint8_t*>(m.f32.data())
                                    : reinterpret_cast<std::uint8_t*>(m.bf16.data());
   };
-  FloatMatrix in = t, out = start;
+  FloatMatrix in = t, out = start, x = start;
   UnrotateParams p;
-  p.rows = c.rows, p.cols = c.cols, p.block = c.block, p.accumulate = c.accumulate;
+  p.rows = c.rows, p.cols = c.cols, p.block = c.block;
   p.t = {bytes(in, c.from), c.from, c.cols + 3};
   p.y = {bytes(out, c.to), c.to, c.cols + 3};
   p.mask = c.masked ? mask.data() : nullptr;
+  p.gelu_x = c.gelu ? bytes(x, c.to) : nullptr;
   run(p);
   const std::size_t size = static_cast<std::size_t>(c.rows * (c.cols + 3) * bytes_of(c.to));
   return {bytes(out, c.to), bytes(out, c.to) + size};  // gaps included: nobody may touch them

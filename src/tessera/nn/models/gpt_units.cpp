@@ -7,7 +7,6 @@
 #include "tessera/nn/attention.h"
 #include "tessera/nn/dropout.h"
 #include "tessera/nn/embedding.h"
-#include "tessera/nn/gelu.h"
 #include "tessera/nn/head_loss.h"
 #include "tessera/nn/init.h"
 #include "tessera/nn/kv_cache.h"
@@ -33,6 +32,10 @@ NormImpl::NormImpl(std::int64_t width, bool with_bias) {
 }
 
 Tensor NormImpl::forward(const Tensor& x, torch::ScalarType dtype) { return layer_norm(x, weight_, bias_, dtype); }
+
+InputMap NormImpl::before_linear(torch::ScalarType dtype) const {
+  return {.map = quant::RowMap::kLayerNorm, .norm_weight = weight_, .norm_bias = bias_, .norm_dtype = dtype};
+}
 
 GptEmbedding::GptEmbedding(const GptOptions& options, std::uint64_t seed) : dropout_(options.dropout) {
   token_ = register_parameter("token", torch::empty({options.vocabulary, options.width}));
@@ -99,16 +102,16 @@ Tensor GptBlock::attend(const Tensor& qkv, const Tensor& mask, const UnitContext
 
 TensorList GptBlock::forward(const TensorList& inputs, const UnitContext& context) {
   Tensor x = inputs[0];
-  const auto run = [&](Linear& linear, const Tensor& in) {
-    return linear->forward_at(in, context.noise, context.row_offset);
+  const auto run = [&](Linear& linear, const Tensor& in, const InputMap& map = {}) {
+    return linear->forward_at(in, context.noise, context.row_offset, map);
   };
-  const Tensor qkv = run(qkv_, attention_norm_->forward(x, activations_));
+  const Tensor qkv = run(qkv_, x, attention_norm_->before_linear(activations_));
   const Tensor seen = timed(Part::kAttention, qkv, [&](const Tensor& x) { return attend(x, inputs[1], context); });
   const Tensor attended = run(projection_, seen);
   x = x + maybe_dropout(attended, dropout_, fmt::format("blocks.{}.projection", index_), context);
-  const Tensor hidden =
-      timed(Part::kGelu, run(up_, mlp_norm_->forward(x, activations_)), [](const Tensor& up) { return nn::gelu(up); });
-  return {x + maybe_dropout(run(down_, hidden), dropout_, fmt::format("blocks.{}.down", index_), context)};
+  const Tensor up = run(up_, x, mlp_norm_->before_linear(activations_));
+  const Tensor down = run(down_, up, {.map = quant::RowMap::kGelu});
+  return {x + maybe_dropout(down, dropout_, fmt::format("blocks.{}.down", index_), context)};
 }
 
 GptHead::GptHead(const GptOptions& options, const Tensor& tied, std::uint64_t seed)

@@ -14,6 +14,8 @@ class NormImpl : public torch::nn::Module {
  public:
   NormImpl(std::int64_t width, bool with_bias);
   torch::Tensor forward(const torch::Tensor& x, torch::ScalarType dtype);
+  /// The same as what a linear layer does to its input.
+  InputMap before_linear(torch::ScalarType dtype) const;
 
  private:
   torch::Tensor weight_, bias_;
