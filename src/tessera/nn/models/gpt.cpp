@@ -40,15 +40,27 @@ GptImpl::GptImpl(GptOptions options, std::uint64_t seed) : options_(std::move(op
   auto embedding = register_module("embedding", std::make_shared<GptEmbedding>(options_, seed));
   torch::nn::ModuleList blocks;
   for (std::int64_t i = 0; i < options_.layers; ++i) {
-    const bool kept = i < options_.keep_first || i >= options_.layers - options_.keep_last;
-    blocks_.push_back(
-        std::make_shared<GptBlock>(options_, kept ? quant::Recipe::named("bf16") : options_.recipe, i, seed));
+    const quant::Recipe recipe = kept_in_bf16(i) ? quant::Recipe::named("bf16") : options_.recipe;
+    blocks_.push_back(std::make_shared<GptBlock>(options_, recipe, i, seed));
     blocks->push_back(std::static_pointer_cast<torch::nn::Module>(blocks_.back()));
   }
   register_module("blocks", blocks);
   head_ = register_module(
       "head", std::make_shared<GptHead>(options_, options_.tie_weights ? embedding->token() : Tensor(), seed));
   embedding_ = embedding;
+}
+
+bool GptImpl::kept_in_bf16(std::int64_t block) const {
+  return block < options_.keep_first || block >= options_.layers - options_.keep_last;
+}
+
+void GptImpl::set_recipe(const quant::Recipe& recipe) {
+  GptOptions changed = options_;
+  changed.recipe = recipe;
+  validate(changed);
+  options_ = changed;
+  for (std::int64_t i = 0; i < options_.layers; ++i)
+    if (!kept_in_bf16(i)) blocks_[static_cast<std::size_t>(i)]->set_recipe(recipe);
 }
 
 TensorList GptImpl::run_blocks(const Tensor& ids, const Tensor& mask, UnitRunner& runner, const UnitContext& context) {

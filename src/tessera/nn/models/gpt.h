@@ -39,6 +39,8 @@ struct TokenBatch {
   torch::Tensor documents;  ///< [batch, tokens] int32 or undefined; attention stays within equal numbers
 };
 
+class GptBlock;
+
 class GptImpl : public torch::nn::Module {
  public:
   /// Element i of parameter p is a function of (seed, p, i): the same for every world size.
@@ -58,13 +60,17 @@ class GptImpl : public torch::nn::Module {
   torch::Tensor next_logits(const torch::Tensor& ids, KvCache& cache, UnitRunner& runner);
 
   const GptOptions& options() const { return options_; }
+  /// Another recipe for the blocks that are not kept in bf16, from the next forward pass on. Throws Error when the
+  /// width does not allow it.
+  void set_recipe(const quant::Recipe& recipe);
   std::int64_t parameter_count() const;
 
  private:
   GptOptions options_;
   std::shared_ptr<Unit> embedding_, head_;
-  std::vector<std::shared_ptr<Unit>> blocks_;
+  std::vector<std::shared_ptr<GptBlock>> blocks_;
 
+  bool kept_in_bf16(std::int64_t block) const;
   TensorList run_blocks(const torch::Tensor& ids, const torch::Tensor& mask, UnitRunner& runner,
                         const UnitContext& context);
 };

@@ -11,6 +11,7 @@
 #include "tessera/nn/init.h"
 #include "tessera/nn/kv_cache.h"
 #include "tessera/nn/layer_norm.h"
+#include "tessera/nn/residual.h"
 #include "tessera/nn/timed.h"
 
 namespace tessera::nn {
@@ -58,25 +59,28 @@ GptBlock::GptBlock(const GptOptions& options, const quant::Recipe& recipe, std::
       heads_(options.heads),
       dropout_(options.dropout),
       activations_(options.activations),
-      with_bias_(options.bias),
-      recipe_(recipe) {
+      with_bias_(options.bias) {
   const std::int64_t width = options.width;
   const double residual_std = kInitStd / std::sqrt(2.0 * static_cast<double>(options.layers));
   attention_norm_ = register_module("attention_norm", Norm(width, with_bias_));
-  qkv_ = add_linear("qkv", width, 3 * width, kInitStd, seed);
-  projection_ = add_linear("projection", width, width, residual_std, seed);
+  qkv_ = add_linear("qkv", width, 3 * width, kInitStd, seed, recipe);
+  projection_ = add_linear("projection", width, width, residual_std, seed, recipe);
   mlp_norm_ = register_module("mlp_norm", Norm(width, with_bias_));
-  up_ = add_linear("up", width, 4 * width, kInitStd, seed);
-  down_ = add_linear("down", 4 * width, width, residual_std, seed);
+  up_ = add_linear("up", width, 4 * width, kInitStd, seed, recipe);
+  down_ = add_linear("down", 4 * width, width, residual_std, seed, recipe);
 }
 
-Linear GptBlock::add_linear(const std::string& name, std::int64_t in, std::int64_t out, double std,
-                            std::uint64_t seed) {
+Linear GptBlock::add_linear(const std::string& name, std::int64_t in, std::int64_t out, double std, std::uint64_t seed,
+                            const quant::Recipe& recipe) {
   const std::string path = fmt::format("blocks.{}.{}", index_, name);
-  Linear linear = register_module(name, Linear(LinearOptions(in, out).bias(with_bias_).recipe(recipe_).name(path)));
+  Linear linear = register_module(name, Linear(LinearOptions(in, out).bias(with_bias_).recipe(recipe).name(path)));
   init_normal(linear->weight, std, seed, path + ".weight");
   if (with_bias_) torch::nn::init::zeros_(linear->bias);
   return linear;
+}
+
+void GptBlock::set_recipe(const quant::Recipe& recipe) {
+  for (Linear* linear : {&qkv_, &projection_, &up_, &down_}) (*linear)->options.recipe(recipe);
 }
 
 Tensor GptBlock::attend(const Tensor& qkv, const Tensor& mask, const UnitContext& context) const {
@@ -108,10 +112,10 @@ TensorList GptBlock::forward(const TensorList& inputs, const UnitContext& contex
   const Tensor qkv = run(qkv_, x, attention_norm_->before_linear(activations_));
   const Tensor seen = timed(Part::kAttention, qkv, [&](const Tensor& x) { return attend(x, inputs[1], context); });
   const Tensor attended = run(projection_, seen);
-  x = x + maybe_dropout(attended, dropout_, fmt::format("blocks.{}.projection", index_), context);
+  x = add_residual(x, maybe_dropout(attended, dropout_, fmt::format("blocks.{}.projection", index_), context));
   const Tensor up = run(up_, x, mlp_norm_->before_linear(activations_));
   const Tensor down = run(down_, up, {.map = quant::RowMap::kGelu});
-  return {x + maybe_dropout(down, dropout_, fmt::format("blocks.{}.down", index_), context)};
+  return {add_residual(x, maybe_dropout(down, dropout_, fmt::format("blocks.{}.down", index_), context))};
 }
 
 GptHead::GptHead(const GptOptions& options, const Tensor& tied, std::uint64_t seed)

@@ -40,16 +40,18 @@ class GptBlock : public Unit {
  public:
   GptBlock(const GptOptions& options, const quant::Recipe& recipe, std::int64_t index, std::uint64_t seed);
   TensorList forward(const TensorList& inputs, const UnitContext& context) override;
+  /// Of all four linear layers, from the next forward pass on.
+  void set_recipe(const quant::Recipe& recipe);
 
  private:
   torch::Tensor attend(const torch::Tensor& qkv, const torch::Tensor& mask, const UnitContext& context) const;
-  Linear add_linear(const std::string& name, std::int64_t in, std::int64_t out, double std, std::uint64_t seed);
+  Linear add_linear(const std::string& name, std::int64_t in, std::int64_t out, double std, std::uint64_t seed,
+                    const quant::Recipe& recipe);
 
   std::int64_t index_, heads_;
   double dropout_;
   torch::ScalarType activations_;
   bool with_bias_;
-  quant::Recipe recipe_;
   Norm attention_norm_{nullptr}, mlp_norm_{nullptr};
   Linear qkv_{nullptr}, projection_{nullptr}, up_{nullptr}, down_{nullptr};
 };
