@@ -27,10 +27,10 @@ std::optional<std::int64_t> block_of(const io::TensorView& tensor) {
   return std::stoll(tensor.name.substr(begin, end - begin));
 }
 
-// The recipe each block was trained in; blocks at the ends may have been kept in bf16.
-quant::Recipe trained_recipe(const train::TrainConfig& config, std::int64_t block) {
+// The recipe each block was trained in up to `step`; blocks at the ends may have been kept in bf16.
+quant::Recipe trained_recipe(const train::TrainConfig& config, std::int64_t step, std::int64_t block) {
   const bool kept = block < config.keep_first || block >= config.model.layers - config.keep_last;
-  return kept ? quant::Recipe::named("bf16") : train::block_recipe(config);
+  return kept ? quant::Recipe::named("bf16") : train::recipe_at(config, step - 1);
 }
 
 AlignedBuffer<float> copy_floats(const io::TensorView& tensor) {
@@ -56,7 +56,7 @@ WeightReport report_weights(const io::CheckpointReader& reader, const InspectOpt
     const auto block = block_of(tensor);
     if (!block) continue;
     const AlignedBuffer<float> values = copy_floats(tensor);
-    const quant::Recipe recipe = options.recipe.value_or(trained_recipe(config, *block));
+    const quant::Recipe recipe = options.recipe.value_or(trained_recipe(config, reader.step(), *block));
     const WeightError error = weight_error(values.span(), tensor.shape[0], tensor.shape[1], recipe);
     table.add({tensor.name, fmt::format("{}x{}", tensor.shape[0], tensor.shape[1]), error.format,
                decibels(error.stats.snr_db()), fmt::format("{:.3f}", 100 * error.stats.clipped_share()),

@@ -117,6 +117,30 @@ std::string value_text(const TrainConfig& config, const Key& key) {
   }
 }
 
+namespace {
+
+// "auto": int7 warms up w4a8, whose loss is made early, while weights move fast (spec 7.11).
+std::string warmup_recipe(const TrainConfig& config) {
+  if (config.recipe_warmup != "auto") return config.recipe_warmup;
+  return config.recipe == "w4a8" ? "int7" : "none";
+}
+
+std::int64_t steps_of(const TrainConfig& config, const std::string& recipe, double fraction) {
+  return recipe == "none" ? 0 : std::llround(fraction * static_cast<double>(config.steps));
+}
+
+quant::Recipe block_recipe(const TrainConfig& config, const std::string& name) {
+  quant::Recipe recipe = quant::Recipe::named(name);
+  const std::pair<const char*, const std::string&> products[] = {
+      {"forward", config.recipe_forward}, {"dx", config.recipe_dx}, {"dw", config.recipe_dw}};
+  for (const auto& [which, product] : products)
+    if (product != "recipe") recipe.override_product(which, product);
+  recipe.hadamard_block = static_cast<std::int32_t>(config.hadamard_block);
+  return recipe;
+}
+
+}  // namespace
+
 void validate(const TrainConfig& c) {
   for (const Key& key : config_keys()) {
     TrainConfig copy = c;
@@ -140,8 +164,12 @@ void validate(const TrainConfig& c) {
   TESSERA_CHECK(c.batch <= (std::int64_t{1} << 31) / c.model.context,
                 "batch {} x model.context {} is more than 2^31 tokens", c.batch, c.model.context);
   if (c.hadamard_block != 0) quant::hadamard_block_for(c.hadamard_block, static_cast<std::int32_t>(c.hadamard_block));
+  const double shares = (warmup_recipe(c) == "none" ? 0 : c.recipe_warmup_fraction) +
+                        (c.recipe_final == "none" ? 0 : c.recipe_final_fraction);
+  TESSERA_CHECK(shares <= 1, "recipe-warmup-fraction {} and recipe-final-fraction {} are more than the whole run",
+                c.recipe_warmup_fraction, c.recipe_final_fraction);
   training_sources(c);
-  block_recipe(c);
+  recipe_phases(c);
 }
 
 nlohmann::json config_json(const TrainConfig& config) {
@@ -186,14 +214,33 @@ std::vector<data::Source> training_sources(const TrainConfig& config) {
   return sources;
 }
 
-quant::Recipe block_recipe(const TrainConfig& config) {
-  quant::Recipe recipe = quant::Recipe::named(config.recipe);
-  const std::pair<const char*, const std::string&> products[] = {
-      {"forward", config.recipe_forward}, {"dx", config.recipe_dx}, {"dw", config.recipe_dw}};
-  for (const auto& [which, product] : products)
-    if (product != "recipe") recipe.override_product(which, product);
-  recipe.hadamard_block = static_cast<std::int32_t>(config.hadamard_block);
+std::vector<RecipePhase> recipe_phases(const TrainConfig& config) {
+  const std::string warmup = warmup_recipe(config);
+  const std::int64_t main = steps_of(config, warmup, config.recipe_warmup_fraction);
+  const std::int64_t final = config.steps - steps_of(config, config.recipe_final, config.recipe_final_fraction);
+  std::vector<RecipePhase> phases;
+  if (main > 0) phases.push_back({0, block_recipe(config, warmup)});
+  if (main < final || phases.empty()) phases.push_back({main, block_recipe(config, config.recipe)});
+  if (final < config.steps) phases.push_back({final, block_recipe(config, config.recipe_final)});
+  return phases;
+}
+
+quant::Recipe recipe_at(const TrainConfig& config, std::int64_t step) {
+  const std::vector<RecipePhase> phases = recipe_phases(config);
+  quant::Recipe recipe = phases[0].recipe;
+  for (const RecipePhase& phase : phases)
+    if (phase.first_step <= step) recipe = phase.recipe;
   return recipe;
+}
+
+std::string describe_recipe(const TrainConfig& config) {
+  const std::vector<RecipePhase> phases = recipe_phases(config);
+  std::string text = phases[0].recipe.describe();
+  for (std::size_t i = 1; i < phases.size(); ++i) {
+    const std::int64_t steps = phases[i].first_step - phases[i - 1].first_step;
+    text += fmt::format(" for {} step{}, then {}", steps, steps == 1 ? "" : "s", phases[i].recipe.describe());
+  }
+  return text;
 }
 
 quant::Recipe head_recipe(const TrainConfig& config) {

@@ -27,6 +27,8 @@ struct TrainConfig {
 
   std::string recipe = "w4a8";
   std::string recipe_forward = "recipe", recipe_dx = "recipe", recipe_dw = "recipe";
+  std::string recipe_warmup = "auto", recipe_final = "none";
+  double recipe_warmup_fraction = 0.3, recipe_final_fraction = 0.1;
   std::string head = "bf16";
   std::int64_t keep_first = 0, keep_last = 0;
   std::int64_t hadamard_block = 0;
@@ -120,8 +122,19 @@ TrainConfig config_from_json(const nlohmann::json& json, std::string_view name);
 /// data.train as the loader takes it: "a.tok" or "a.tok:0.5". Throws Error for a weight that is no positive number.
 std::vector<data::Source> training_sources(const TrainConfig& config);
 
-/// Recipe of the blocks, with its overrides, and of the head.
-quant::Recipe block_recipe(const TrainConfig& config);
+/// A stretch of the run in which the blocks have one recipe.
+struct RecipePhase {
+  std::int64_t first_step = 0;  ///< 0-based; it lasts until the next phase
+  quant::Recipe recipe;
+};
+
+/// Recipes of the blocks, overrides included, in the order of the run: a warm start, the recipe itself, a final phase,
+/// those of no length left out. The first begins at step 0.
+std::vector<RecipePhase> recipe_phases(const TrainConfig& config);
+/// Recipe of the blocks at step `step`, 0-based; past the end, that of the last step.
+quant::Recipe recipe_at(const TrainConfig& config, std::int64_t step);
+/// "w4a8", or "int7 for 300 steps, then w4a8".
+std::string describe_recipe(const TrainConfig& config);
 quant::Recipe head_recipe(const TrainConfig& config);
 
 }  // namespace tessera::train

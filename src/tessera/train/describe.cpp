@@ -20,7 +20,7 @@ std::string bytes_text(std::int64_t bytes) {
 
 std::string recipe_text(const ModelFacts& facts) {
   const nn::GptOptions& o = facts.options;
-  std::string text = fmt::format("{}, head {}", o.recipe.describe(), o.head.describe());
+  std::string text = fmt::format("{}, head {}", describe_recipe(facts.config), o.head.describe());
   if (o.keep_first > 0) text += fmt::format(", first {} blocks bf16", o.keep_first);
   if (o.keep_last > 0) text += fmt::format(", last {} blocks bf16", o.keep_last);
   return text + fmt::format(", activations {}{}", facts.config.precision, facts.config.recompute ? ", recomputed" : "");

@@ -110,7 +110,7 @@ nn::GptOptions gpt_options(const TrainConfig& config, std::int64_t vocabulary) {
   options.tie_weights = config.model.tie_weights;
   options.bias = config.model.bias;
   options.dropout = config.model.dropout;
-  options.recipe = block_recipe(config);
+  options.recipe = recipe_at(config, 0);
   options.head = head_recipe(config);
   options.keep_first = config.keep_first;
   options.keep_last = config.keep_last;
@@ -172,6 +172,7 @@ ModelFacts read_facts(const io::CheckpointReader& reader) {
     facts.data.push_back({take<std::string>(file, "path", name), take<std::string>(file, "checksum", name),
                           take<std::int64_t>(file, "tokens", name), take<double>(file, "weight", name)});
   facts.progress = take_progress(take<json>(user, "progress", name), name);
+  facts.options.recipe = recipe_at(facts.config, std::max<std::int64_t>(facts.progress.step - 1, 0));
   TESSERA_CHECK(facts.progress.step == reader.step(), "{}: the manifest is of step {}, its progress of step {}", name,
                 reader.step(), facts.progress.step);
   return facts;

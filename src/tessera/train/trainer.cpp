@@ -115,6 +115,10 @@ void Trainer::State::open_outputs() {
 }
 
 void Trainer::State::step() {
+  const std::int64_t next = training.progress().step;
+  for (const RecipePhase& phase : recipe_phases(config))
+    if (phase.first_step == next && next > 0)
+      outputs->progress.message(fmt::format("step {}: recipe {} from here on", next + 1, phase.recipe.describe()));
   const double start = now();
   StepMetrics metrics = training.step();
   metrics.step_s = now() - start;
@@ -185,7 +189,7 @@ Summary Trainer::State::summarize() {
   summary.peak_rss_bytes = std::max(statistics.peak_rss_bytes, peak_rss_bytes());
   summary.intra_bytes_per_step = statistics.intra_bytes_per_step;
   summary.inter_bytes_per_step = statistics.inter_bytes_per_step;
-  summary.recipe = training.facts().options.recipe.describe();
+  summary.recipe = describe_recipe(config);
   return summary;
 }
 

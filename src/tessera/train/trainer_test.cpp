@@ -78,7 +78,7 @@ TEST_F(TrainerTest, LearnsAndLeavesTheRunFolder) {
   const auto summary = nlohmann::json::parse(read_file(run / "summary.json"));
   EXPECT_EQ(summary["steps"], 80);
   EXPECT_EQ(summary["val_loss"], lines[81]["val_loss"]);
-  EXPECT_EQ(summary["recipe"], "w4a8");
+  EXPECT_EQ(summary["recipe"], "int7 for 24 steps, then w4a8");
   EXPECT_THAT(io::CheckpointStore(run / "checkpoints").steps(), ::testing::ElementsAre(60, 80));
   EXPECT_THAT(read_file(run / "config.toml"), HasSubstr("recipe = \"w4a8\""));
   EXPECT_THAT(read_file(run / "samples/step-80.txt"), StartsWith("the "));
@@ -94,9 +94,35 @@ TEST_F(TrainerTest, DescribesTheRun) {
   // 257 + 32 embeddings, two blocks of 12 D^2 weights and 13 D vectors, the last norm; D = 32.
   EXPECT_THAT(text, HasSubstr(fmt::format("gpt, {:.1f}k parameters: 2 layers, width 32",
                                           ((257 + 32) * 32 + 2 * (12 * 32 * 32 + 13 * 32) + 2 * 32) / 1e3)));
-  EXPECT_THAT(text, HasSubstr("recipe     w4a8, head bf16, last 1 blocks bf16, activations fp32\n"));
+  EXPECT_THAT(text,
+              HasSubstr("recipe     int7 for 6 steps, then w4a8, head bf16, last 1 blocks bf16, activations fp32\n"));
   EXPECT_THAT(text, HasSubstr("tokens in 1 file; 128 tokens per step"));
   EXPECT_FALSE(path_exists(config.out));
+}
+
+// The phases of a run: bits of the warm start's recipe before the change, others after it, also when the run stops there.
+TEST_F(TrainerTest, RecipeChangesAtItsStep) {
+  const auto losses = [&](const std::string& name, const char* recipe, const char* warmup, std::int64_t stop) {
+    TrainConfig config = tiny_config(directory_.path(), name);
+    config.recipe = recipe;
+    config.recipe_warmup = warmup;
+    config.recipe_warmup_fraction = 0.5;  // of 20 steps
+    if (stop > 0) {
+      train_and_stop_after(config, stop);
+      config.resume = "auto";
+    }
+    train(config);
+    std::vector<std::string> losses;
+    for (const nlohmann::json& line : read_metrics(config.out))
+      if (line.contains("loss")) losses.push_back(line["loss"].dump());
+    return losses;
+  };
+  const auto phased = losses("phased", "rms4", "int7", 0), whole = losses("whole", "int7", "none", 0);
+  ASSERT_EQ(phased.size(), 20u);
+  for (std::size_t i = 0; i < 20; ++i) EXPECT_EQ(phased[i] == whole[i], i < 10) << "step " << i + 1;
+  EXPECT_EQ(losses("stopped-before", "rms4", "int7", 9), phased);
+  EXPECT_EQ(losses("stopped-at", "rms4", "int7", 10), phased);
+  EXPECT_EQ(load_model(directory_ / "phased").model->options().recipe.describe(), "rms4");
 }
 
 class Recipes : public TrainerTest, public ::testing::WithParamInterface<const char*> {};

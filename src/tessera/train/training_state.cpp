@@ -84,6 +84,7 @@ StepMetrics TrainingState::step() {
   StepMetrics metrics;
   metrics.lr = schedule_.lr_at(p.step);
   metrics.tokens = config_.batch * config_.model.context * config_.accumulate;
+  model_->set_recipe(recipe_at(config_, p.step));
   metrics.loss = accumulate_gradients();
   metrics.skipped = !std::isfinite(metrics.loss) || !update(static_cast<float>(metrics.lr), metrics.grad_norm);
   if (!std::isfinite(metrics.loss)) metrics.grad_norm = std::numeric_limits<double>::quiet_NaN();
@@ -159,6 +160,7 @@ void TrainingState::load(const io::CheckpointReader& reader) {
   optimizer_.set_steps(saved.progress.updates);
   loader_.seek(saved.progress.samples);
   facts_.progress = saved.progress;
+  model_->set_recipe(saved.options.recipe);
 }
 
 }  // namespace tessera::train
