@@ -42,10 +42,11 @@ configure: setup
 	    || [ .venv/tessera-setup -nt $(BUILD)/build.ninja ] || [ -n "$(CMAKE_FLAGS)" ]; then \
 	  echo "== Configuring the preset $(PRESET)"; cmake --preset $(PRESET) $(CMAKE_FLAGS); fi
 
-bench: configure  ## measure our matrix products beside the libraries'
+bench: configure  ## measure our products, layers and steps beside the libraries' (20 minutes)
 	@ninja -C $(BUILD) -j $(JOBS) tessera
 	@GLIBC_TUNABLES=glibc.malloc.hugetlb=1 $(BUILD)/cli/tessera bench gemm
 	@GLIBC_TUNABLES=glibc.malloc.hugetlb=1 $(BUILD)/cli/tessera bench linear
+	@$(BUILD)/cli/tessera bench step --activations bf16 --rounds 1
 
 fuzz:  ## fuzz the file readers under ASan and UBSan, FUZZ_SECONDS each (default 310); needs clang-16
 	@scripts/setup.sh lint
