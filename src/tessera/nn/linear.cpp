@@ -23,18 +23,18 @@ struct LinearState : torch::CustomClassHolder {
   std::vector<std::int64_t> x_shape;
   // Shapes of the saved codes; their tensors go through save_for_backward.
   quant::Int4Codes int4;
-  quant::RowCodes int7, int8_columns;
+  quant::RowCodes rows, int8_columns;
 };
 
 quant::RowCodes without_tensors(const quant::RowCodes& codes) { return {codes.rows, codes.cols, {}, {}, codes.limit}; }
 
 void save(AutogradContext* ctx, LinearState& state, SavedActivations saved) {
   ctx->save_for_backward({saved.dense, saved.int4.packed, saved.int4.packed.defined() ? saved.int4.scales : Tensor(),
-                          saved.int4.trust_mask, saved.int7.codes, saved.int7.scales, saved.int8_columns.codes,
+                          saved.int4.trust_mask, saved.rows.codes, saved.rows.scales, saved.int8_columns.codes,
                           saved.int8_columns.scales, saved.map_input, state.call.input.norm_weight, saved.norm_mean,
                           saved.norm_rstd});
   state.int4 = {saved.int4.rows, saved.int4.cols, saved.int4.block, {}, {}, {}};
-  state.int7 = without_tensors(saved.int7);
+  state.rows = without_tensors(saved.rows);
   state.int8_columns = without_tensors(saved.int8_columns);
 }
 
@@ -43,13 +43,13 @@ SavedActivations restore(AutogradContext* ctx, const LinearState& state) {
   SavedActivations saved;
   saved.dense = tensors[0];
   saved.int4 = state.int4;
-  saved.int7 = state.int7;
+  saved.rows = state.rows;
   saved.int8_columns = state.int8_columns;
   saved.int4.packed = tensors[1];
   saved.int4.scales = tensors[2];
   saved.int4.trust_mask = tensors[3];
-  saved.int7.codes = tensors[4];
-  saved.int7.scales = tensors[5];
+  saved.rows.codes = tensors[4];
+  saved.rows.scales = tensors[5];
   saved.int8_columns.codes = tensors[6];
   saved.int8_columns.scales = tensors[7];
   saved.map_input = tensors[8];
@@ -193,7 +193,8 @@ Tensor LinearImpl::forward_at(const Tensor& input, const NoisePosition& noise, s
   handle_->refresh(weight);
   return linear(input, weight, bias,
                 {handle_, options.in_features(), options.out_features(), options.recipe(),
-                 philox_key(noise.seed, options.name(), "dY"), noise, row_offset, map});
+                 philox_key(noise.seed, options.name(), "dY"), philox_key(noise.seed, options.name(), "X"), noise,
+                 row_offset, map});
 }
 
 }  // namespace tessera::nn

@@ -75,7 +75,7 @@ TEST(LinearInputFused, MixedRecipesFuseOrFallBack) {
                                                {Product::kW4a8, Product::kW4a8, Product::kInt7, false},
                                                {Product::kW4a8, Product::kBf16, Product::kW4a8, false},
                                                {Product::kInt7, Product::kInt7, Product::kInt8, false}}) {
-    const Recipe recipe{forward, dx, dw, 0};
+    const Recipe recipe{forward, dx, dw, 0, quant::Keep::kInt4};
     LinearCall call;
     call.recipe = recipe;
     EXPECT_EQ(call.fuses_input(), fuses) << recipe.describe();

@@ -62,6 +62,14 @@ std::int32_t absmax_limit(Product forward) {
   return forward == Product::kW4a8 ? kSplitMax : forward == Product::kInt7 ? kInt7Max : 0;
 }
 
+// Limit of the rotated activations' codes that dW multiplies, if they are kept a byte each; 0: packed INT4, or none.
+std::int32_t kept_limit(const quant::Recipe& recipe) {
+  if (recipe.dw == Product::kInt7) return kInt7Max;
+  return recipe.dw == Product::kW4a8 && recipe.keep == quant::Keep::kX8 ? kSplitMax : 0;
+}
+
+bool keeps_sr4(const quant::Recipe& recipe) { return recipe.dw == Product::kW4a8 && recipe.keep == quant::Keep::kSr4; }
+
 // Limit of dY's codes; 0: the product takes floats.
 std::int32_t gradient_limit(Product product) {
   return uses_int4(product)          ? kSplitMax
@@ -107,8 +115,8 @@ void add_integer_dw(const LinearCall& call, const SavedActivations& saved, const
   if (call.recipe.dw == Product::kInt8) {
     add_product(dy_columns, quant::pack_panels(saved.int8_columns, /*transposed=*/false), saved.int8_columns.scales,
                 sum);
-  } else if (call.recipe.dw == Product::kInt7) {
-    add_product(dy_columns, quant::pack_panels(saved.int7, /*transposed=*/true), {}, sum);
+  } else if (kept_limit(call.recipe) != 0) {
+    add_product(dy_columns, quant::pack_panels(saved.rows, /*transposed=*/true), {}, sum);
   } else {
     add_product(dy_columns, quant::pack_panels(saved.int4, /*transposed=*/true), {}, sum);
   }
@@ -156,9 +164,10 @@ quant::RotateRequest rotate_request(const LinearCall& call, bool keep_int4, bool
 }  // namespace
 
 bool LinearCall::fuses_input() const {
-  // A forward without 7-bit codes would need a second pass to make those of a 7-bit dW, and the map again.
-  return is_rotated(recipe.forward) && is_rotated(recipe.dx) && is_rotated(recipe.dw) &&
-         (recipe.dw != Product::kInt7 || recipe.forward == Product::kInt7);
+  // Kept codes that forward does not make would need a second pass over the input, and the map again.
+  const std::int32_t kept = kept_limit(recipe);
+  return is_rotated(recipe.forward) && is_rotated(recipe.dx) && is_rotated(recipe.dw) && !keeps_sr4(recipe) &&
+         (kept == 0 || kept == absmax_limit(recipe.forward));
 }
 
 at::Tensor linear_forward(const LinearCall& call, const at::Tensor& x, const at::Tensor& bias, bool want_dx,
@@ -170,8 +179,10 @@ at::Tensor linear_forward(const LinearCall& call, const at::Tensor& x, const at:
                     "so it cannot take its input unmapped");
   const at::ScalarType dtype = call.input.map == quant::RowMap::kLayerNorm ? call.input.norm_dtype : x.scalar_type();
   const at::Tensor y = out.defined() ? out : at::empty({x.size(0), call.out_features}, at::TensorOptions(dtype));
-  const bool keep_int4 = saved != nullptr && want_dw && uses_int4(recipe.dw);
-  const bool keep_int7 = saved != nullptr && want_dw && recipe.dw == Product::kInt7;
+  const bool keep = saved != nullptr && want_dw;
+  const std::int32_t kept = keep ? kept_limit(recipe) : 0;
+  const bool keep_sr4 = keep && keeps_sr4(recipe);
+  const bool keep_int4 = keep && uses_int4(recipe.dw) && kept == 0 && !keep_sr4;
   // Only an rms4 forward clips activations, and only then does dX need their trust mask.
   const bool keep_mask = saved != nullptr && want_dx && is_rotated(recipe.dx) && recipe.forward == Product::kRms4;
   if (saved != nullptr && want_dw && is_dense(recipe.dw)) saved->dense = x.to(dense_dtype(recipe.dw));
@@ -189,10 +200,15 @@ at::Tensor linear_forward(const LinearCall& call, const at::Tensor& x, const at:
       saved->norm_rstd = rotated.norm_rstd;
     }
   }
-  if (keep_int7)
-    saved->int7 = recipe.forward == Product::kInt7
+  if (kept != 0)
+    saved->rows = kept == absmax_limit(recipe.forward)
                       ? rotated.absmax
-                      : quant::rotate_rows(x, {.block = block_of(call), .absmax_limit = kInt7Max}).absmax;
+                      : quant::rotate_rows(x, {.block = block_of(call), .absmax_limit = kept}).absmax;
+  if (keep_sr4) {
+    const at::Tensor mask = saved->int4.trust_mask;  // of an rms4 forward
+    saved->int4 = quant::stochastic_int4(x, block_of(call), call.keep_key, call.noise, call.row_offset);
+    saved->int4.trust_mask = mask;
+  }
   if (is_dense(recipe.forward)) {
     dense_forward(call, x, bias, y);
     return y;
@@ -220,7 +236,7 @@ LinearGradients linear_backward(const LinearCall& call, const SavedActivations& 
     if (!request.rows && !request.columns && !request.sum) continue;
     if (request.rows && is_rotated(recipe.dx)) request.row_fold = rotated_weight(call, recipe.dx).scales;
     if (request.columns && is_rotated(recipe.dw))
-      request.column_fold = recipe.dw == Product::kInt7 ? saved.int7.scales : saved.int4.scales;
+      request.column_fold = kept_limit(recipe) != 0 ? saved.rows.scales : saved.int4.scales;
     const quant::FoldedCodes codes = quant::fold_quantize(dy, request);
     if (request.sum) out.bias = codes.sum;
     if (request.rows) out.dx = integer_dx(call, saved, codes.rows, wanted.dx_dtype);

@@ -27,6 +27,7 @@ struct LinearCall {
   std::int64_t in_features = 0, out_features = 0;
   quant::Recipe recipe;
   PhiloxKey noise_key;  ///< of this parameter's gradient roundings
+  PhiloxKey keep_key;   ///< of the activations that w4a8 keeps as sr4
   NoisePosition noise;
   std::int64_t row_offset = 0;  ///< global index of the first token row
   InputMap input{};             ///< only for recipes that fuse it
@@ -39,7 +40,7 @@ struct LinearCall {
 struct SavedActivations {
   at::Tensor dense;              ///< [N, D] f32 or bf16: dW in floating point
   quant::Int4Codes int4;         ///< packed codes and scales: dW in INT4; trust mask: dX after an rms4 forward
-  quant::RowCodes int7;          ///< rotated X: dW in int7
+  quant::RowCodes rows;          ///< rotated X, a byte each: dW in int7, or in w4a8 with kept X8
   quant::RowCodes int8_columns;  ///< X^T [D, N]: dW in INT8
   at::Tensor map_input;          ///< [N, D], x before GELU or LayerNorm
   at::Tensor norm_mean, norm_rstd;

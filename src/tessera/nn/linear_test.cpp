@@ -173,6 +173,30 @@ TEST(LinearBackward, Int7GradientsAreUnbiased) {
   EXPECT_GT(draws.dx.ratio((dy * (scales.mean() / scales)).matmul(w7).matmul(h)), 1.5);
 }
 
+// T12 for what w4a8 may keep of X: sr4 is unbiased for the rotated X itself, x8 for the codes that forward multiplied.
+TEST(LinearBackward, KeptActivationsAreThoseOfTheirName) {
+  std::map<std::string, double> error;
+  for (const std::string keep : {"int4", "sr4", "x8"}) {
+    Recipe recipe = Recipe::named("w4a8");
+    recipe.set_keep(keep);
+    torch::manual_seed(1);
+    Linear layer(LinearOptions(128, 96).recipe(recipe));
+    const Draws draws(layer);
+    const Tensor x = draws.x.detach(), h = hadamard(128, 128), dy = draws.dy.to(torch::kDouble);
+    const auto w = quant::make_int4_weight(layer->weight.detach(), 128).codes;
+    const Tensor mask = testing::unpack_mask(w.trust_mask, w.rows, w.cols);
+    const Tensor x8 = testing::values(quant::rotate_rows(x, {.block = 128, .absmax_limit = 98}).absmax);
+    const Tensor x4 = testing::values(quant::rotate_rows(x, {.block = 128, .int4_packed = true}).int4);
+    const Tensor rotated = x.to(torch::kDouble).matmul(h);
+    const auto exact = [&](const Tensor& kept) { return (mask * dy.t().matmul(kept)).matmul(h); };
+    expect_unbiased(draws.dw.ratio(exact(keep == "int4" ? x4 : keep == "x8" ? x8 : rotated)), keep);
+    // Teeth: the codes of another name are seen, but for x8 and sr4, whose expectations differ by 1/98 only.
+    EXPECT_GT(draws.dw.ratio(exact(keep == "int4" ? rotated : x4)), 1.5) << keep;
+    error[keep] = draws.dw.variance();
+  }
+  EXPECT_GT(error["sr4"], 10 * error["x8"]);  // (1/7)^2 against (1/98)^2 of the maximum, and dY's own noise in both
+}
+
 TEST(LinearBackward, NoiseFollowsItsPositionOnly) {
   Linear layer = make(64, 32, "w4a8");
   const Tensor x = torch::randn({20, 64}), dy = torch::randn({20, 32});
@@ -360,7 +384,7 @@ TEST(LinearDropIn, RotatedProductsMix) {
                                         {Product::kInt7, Product::kRms4, Product::kInt8},
                                         {Product::kBf16, Product::kW4a8, Product::kInt7}}) {
     torch::manual_seed(3);
-    Linear layer(LinearOptions(128, 96).recipe({forward, dx, dw, 0}));
+    Linear layer(LinearOptions(128, 96).recipe({forward, dx, dw, 0, quant::Keep::kInt4}));
     Tensor x = torch::randn({80, 128}).requires_grad_();
     const Tensor dy = torch::randn({80, 96});
     layer->forward(x).backward(dy);

@@ -58,6 +58,27 @@ kernels::IgemmParams product_params(const RowCodes& a, const Panels& b, const at
   return params;
 }
 
+void unrotate_out(const at::Tensor& t, const at::Tensor& mask, std::int32_t block, const at::Tensor& gelu_x,
+                  const at::Tensor& y) {
+  const ScopedPart part(Part::kUnrotate);
+  use_torch_threads();
+  kernels::UnrotateParams params;
+  params.rows = t.size(0);
+  params.cols = t.size(1);
+  params.block = block;
+  params.t = float_rows(t);
+  params.mask = mask.defined() ? mask.const_data_ptr<std::uint8_t>() : nullptr;
+  params.y = mutable_float_rows(y);
+  if (gelu_x.defined()) {
+    TORCH_CHECK_VALUE(
+        gelu_x.scalar_type() == y.scalar_type() && gelu_x.sizes() == y.sizes() && gelu_x.strides() == y.strides(),
+        "GELU's input is ", gelu_x.scalar_type(), " ", gelu_x.sizes(), ", expected ", y.scalar_type(), " ", y.sizes(),
+        " with the same strides");
+    params.gelu_x = gelu_x.const_data_ptr();
+  }
+  kernels::unrotate(params);
+}
+
 }  // namespace
 
 kernels::FloatRows float_rows(const at::Tensor& x) {
@@ -123,6 +144,23 @@ RotatedRows rotate_rows(const at::Tensor& x, const RotateRequest& request) {
   }
   kernels::rotate_quantize(params);
   return out;
+}
+
+Int4Codes stochastic_int4(const at::Tensor& x, std::int32_t block, PhiloxKey key, NoisePosition noise,
+                          std::int64_t row_offset) {
+  const at::Tensor rotated = empty(x.sizes(), at::kFloat);
+  unrotate_out(x, {}, block, {}, rotated);  // the rotation is its own inverse
+  const RowCodes rows = fold_quantize(rotated, {.limit = kInt4Max,
+                                                .rounding = Rounding::kStochastic,
+                                                .key = key,
+                                                .noise = noise,
+                                                .row_offset = row_offset,
+                                                .rows = true})
+                            .rows;
+  TORCH_CHECK_VALUE(rows.cols % 2 == 0, "width is ", rows.cols, ", expected a multiple of 2");
+  const at::Tensor codes = rows.codes.narrow(1, 0, rows.cols).bitwise_and(15).view({rows.rows, rows.cols / 2, 2});
+  const at::Tensor packed = codes.select(2, 1).mul(16).bitwise_or(codes.select(2, 0)).contiguous().view(at::kByte);
+  return {rows.rows, rows.cols, block, packed, rows.scales, {}};
 }
 
 FoldedCodes fold_quantize(const at::Tensor& y, const FoldRequest& request) {
@@ -209,23 +247,8 @@ void int_matmul_add(const RowCodes& a, const Panels& b, const at::Tensor& out) {
 
 at::Tensor unrotate(const at::Tensor& t, const at::Tensor& mask, std::int32_t block, at::ScalarType dtype,
                     const at::Tensor& gelu_x) {
-  const ScopedPart part(Part::kUnrotate);
-  use_torch_threads();
   at::Tensor y = dtype == t.scalar_type() ? t : empty(t.sizes(), dtype);
-  kernels::UnrotateParams params;
-  params.rows = t.size(0);
-  params.cols = t.size(1);
-  params.block = block;
-  params.t = float_rows(t);
-  params.mask = mask.defined() ? mask.const_data_ptr<std::uint8_t>() : nullptr;
-  params.y = mutable_float_rows(y);
-  if (gelu_x.defined()) {
-    TORCH_CHECK_VALUE(gelu_x.scalar_type() == dtype && gelu_x.sizes() == y.sizes() && gelu_x.strides() == y.strides(),
-                      "GELU's input is ", gelu_x.scalar_type(), " ", gelu_x.sizes(), ", expected ", dtype, " ",
-                      y.sizes(), " with the same strides");
-    params.gelu_x = gelu_x.const_data_ptr();
-  }
-  kernels::unrotate(params);
+  unrotate_out(t, mask, block, gelu_x, y);
   return y;
 }
 

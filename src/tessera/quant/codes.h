@@ -66,6 +66,11 @@ struct RotatedRows {
 /// Rotate, scale and round the rows of `x` [rows, cols].
 RotatedRows rotate_rows(const at::Tensor& x, const RotateRequest& request);
 
+/// INT4 codes of the rows of `x` [rows, cols], rotated, by stochastic rounding with scale absmax / 7: unbiased, never
+/// clipped. Draws as fold_quantize's rows.
+Int4Codes stochastic_int4(const at::Tensor& x, std::int32_t block, PhiloxKey key, NoisePosition noise,
+                          std::int64_t row_offset);
+
 struct FoldRequest {
   std::int32_t limit = 98;
   Rounding rounding = Rounding::kStochastic;

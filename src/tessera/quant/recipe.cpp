@@ -1,6 +1,7 @@
 #include "tessera/quant/recipe.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "tessera/base/check.h"
 
@@ -13,6 +14,8 @@ struct NamedProduct {
 };
 constexpr NamedProduct kProducts[] = {{"fp32", Product::kFp32}, {"bf16", Product::kBf16}, {"int8", Product::kInt8},
                                       {"int7", Product::kInt7}, {"rms4", Product::kRms4}, {"w4a8", Product::kW4a8}};
+
+constexpr std::pair<std::string_view, Keep> kKeeps[] = {{"int4", Keep::kInt4}, {"sr4", Keep::kSr4}, {"x8", Keep::kX8}};
 
 Product parse_product(std::string_view name, std::string_view subject) {
   for (const auto& [known, product] : kProducts)
@@ -30,7 +33,7 @@ std::string_view product_name(Product product) {
 
 Recipe Recipe::named(std::string_view name) {
   const Product product = parse_product(name, "recipe");
-  return {product, product, product, 0};
+  return {product, product, product, 0, Keep::kInt4};
 }
 
 const std::vector<std::string>& Recipe::names() {
@@ -57,6 +60,15 @@ void Recipe::override_product(std::string_view which, std::string_view product_t
   }
 }
 
+void Recipe::set_keep(std::string_view name) {
+  for (const auto& [known, value] : kKeeps) {
+    if (known != name) continue;
+    keep = value;
+    return;
+  }
+  fail("w4a8-keep is '{}', expected int4, sr4 or x8", name);
+}
+
 std::string Recipe::describe() const {
   // The name is that of the products that were not replaced; all three replaced alike is that recipe itself.
   Product base = forward;
@@ -66,6 +78,8 @@ std::string Recipe::describe() const {
   const std::pair<const char*, Product> parts[] = {{"forward", forward}, {"dx", dx}, {"dw", dw}};
   for (const auto& [label, product] : parts)
     if (product != base) text += fmt::format(", {} {}", label, product_name(product));
+  for (const auto& [name, value] : kKeeps)
+    if (dw == Product::kW4a8 && keep != Keep::kInt4 && keep == value) text += fmt::format(", keep {}", name);
   return text;
 }
 

@@ -23,11 +23,16 @@ constexpr bool is_rotated(Product product) { return uses_int4(product) || produc
 
 std::string_view product_name(Product product);
 
+/// What w4a8 keeps of its activations for dW (spec 7.9). kInt4: the codes of rms4. kSr4: INT4 codes by stochastic rounding
+/// with scale absmax / 7, unbiased. kX8: the bit-split codes that forward multiplied, a byte each.
+enum class Keep { kInt4, kSr4, kX8 };
+
 struct Recipe {
   Product forward = Product::kW4a8;
   Product dx = Product::kW4a8;
   Product dw = Product::kW4a8;
   std::int32_t hadamard_block = 0;  ///< 0: 128, or the largest power of two in 16..128 that divides the width
+  Keep keep = Keep::kInt4;          ///< read where dw is kW4a8
 
   /// "fp32", "bf16", "int8", "int7", "rms4" or "w4a8"; throws Error that lists them and the nearest.
   static Recipe named(std::string_view name);
@@ -37,7 +42,10 @@ struct Recipe {
   /// Replace one product by fp32, bf16 or int8 (spec 7.0); throws Error for anything else.
   void override_product(std::string_view which, std::string_view product);
 
-  /// "w4a8", or "w4a8, dw bf16" with overrides.
+  /// Set `keep` by its name: "int4", "sr4" or "x8"; throws Error for anything else.
+  void set_keep(std::string_view name);
+
+  /// "w4a8", or "w4a8, dw bf16" with overrides, "w4a8, keep x8".
   std::string describe() const;
 
   /// True when any product is rotated.

@@ -136,6 +136,7 @@ quant::Recipe block_recipe(const TrainConfig& config, const std::string& name) {
   for (const auto& [which, product] : products)
     if (product != "recipe") recipe.override_product(which, product);
   recipe.hadamard_block = static_cast<std::int32_t>(config.hadamard_block);
+  recipe.set_keep(config.w4a8_keep);
   return recipe;
 }
 

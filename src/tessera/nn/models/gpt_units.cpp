@@ -133,9 +133,14 @@ TensorList GptHead::forward(const TensorList& inputs, const UnitContext& context
   const Tensor hidden = norm_->forward(inputs[0], activations_);
   handle_->refresh(weight_);
   const std::int64_t width = hidden.size(-1);
-  LinearCall call{
-      handle_,           width, weight_.size(0), recipe_, philox_key(context.noise.seed, "head", "dY"), context.noise,
-      context.row_offset};
+  LinearCall call;
+  call.weight = handle_;
+  call.in_features = width, call.out_features = weight_.size(0);
+  call.recipe = recipe_;
+  call.noise_key = philox_key(context.noise.seed, "head", "dY");
+  call.keep_key = philox_key(context.noise.seed, "head", "X");
+  call.noise = context.noise;
+  call.row_offset = context.row_offset;
   if (inputs.size() > 1) return {head_loss(hidden.view({-1, width}), weight_, inputs[1].reshape({-1}), call)};
   return {linear(hidden, weight_, {}, call).to(torch::kFloat)};
 }

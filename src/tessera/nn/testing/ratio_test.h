@@ -20,10 +20,10 @@ class RatioTest {
     ++draws_;
   }
   double ratio(const torch::Tensor& exact) const {
-    const double k = draws_;
-    const torch::Tensor mean = sum_ / k, variance = (squares_ - sum_ * mean) / (k - 1);
-    return ((mean - exact.to(torch::kDouble)).square().sum() / (variance.sum() / k)).item<double>();
+    return (sum_ / draws_ - exact.to(torch::kDouble)).square().sum().item<double>() / (variance() / draws_);
   }
+  /// Of one draw, summed over the elements.
+  double variance() const { return ((squares_ - sum_ * sum_ / draws_) / (draws_ - 1)).sum().item<double>(); }
 
  private:
   torch::Tensor sum_, squares_;
