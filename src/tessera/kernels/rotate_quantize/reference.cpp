@@ -35,25 +35,27 @@ void rotate_block(const RotateQuantizeParams& p, std::int64_t r, std::int64_t c,
 }
 
 struct RowStatistics {
-  float sum_of_squares = 0, absmax = 0;
+  float sum_of_squares = 0, sum_of_magnitudes = 0, absmax = 0;
   bool finite = true;
 };
 
 RowStatistics measure(const RotateQuantizeParams& p, std::int64_t r) {
   RowStatistics row;
-  float sums[16] = {};
+  float sums[16] = {}, magnitudes[16] = {};
   float t[256];
   for (std::int64_t c = 0; c < p.cols; c += p.block) {
     rotate_block(p, r, c, t);
     for (int i = 0; i < p.block; ++i) {
       sums[(c + i) % 16] += t[i] * t[i];
+      magnitudes[(c + i) % 16] += std::abs(t[i]);
       if (std::abs(t[i]) > row.absmax) row.absmax = std::abs(t[i]);
       row.finite = row.finite && std::isfinite(t[i]);
     }
   }
   for (int half = 8; half >= 1; half /= 2)
-    for (int i = 0; i < half; ++i) sums[i] += sums[i + half];
+    for (int i = 0; i < half; ++i) sums[i] += sums[i + half], magnitudes[i] += magnitudes[i + half];
   row.sum_of_squares = sums[0];
+  row.sum_of_magnitudes = magnitudes[0];
   return row;
 }
 
@@ -70,7 +72,8 @@ Scale make_scale(float s, bool finite) {
 
 void write_rms4(const RotateQuantizeParams& p, std::int64_t r, const RowStatistics& row) {
   const float mean = row.sum_of_squares / static_cast<float>(p.cols);
-  const auto [scale, inverse] = make_scale(p.cols == 0 ? 0 : kRms7 * std::sqrt(mean), row.finite);
+  const float rms = p.cols == 0 ? 0 : kRms7 * std::sqrt(mean);
+  const auto [scale, inverse] = make_scale(p.int4_scale > 0 ? p.int4_scale : rms, row.finite);
   std::uint8_t* packed = p.int4_packed ? p.int4_packed + r * int4_bytes(p.cols) : nullptr;
   std::int8_t* codes = p.int4_codes ? p.int4_codes + r * p.code_stride : nullptr;
   std::uint8_t* mask = p.trust_mask ? p.trust_mask + r * ((p.cols + 7) / 8) : nullptr;
@@ -86,7 +89,7 @@ void write_rms4(const RotateQuantizeParams& p, std::int64_t r, const RowStatisti
     const int code = static_cast<int>(std::fmin(std::fmax(std::nearbyint(v), -7.0f), 7.0f));
     if (packed) int4_set(packed, c, code);
     if (codes) codes[c] = static_cast<std::int8_t>(code);
-    if (mask && std::abs(v) <= 7.5f) mask[c / 8] = static_cast<std::uint8_t>(mask[c / 8] | (1u << (c % 8)));
+    if (mask && std::abs(v) <= p.trust_edge) mask[c / 8] = static_cast<std::uint8_t>(mask[c / 8] | (1u << (c % 8)));
   }
 }
 
@@ -131,6 +134,8 @@ void rotate_quantize_reference(const RotateQuantizeParams& p, std::int64_t begin
   for (std::int64_t r = begin; r < end; ++r) {
     const RowStatistics row = measure(p, r);
     write_rms4(p, r, row);
+    if (p.abs_sums) p.abs_sums[r] = row.sum_of_magnitudes;
+    if (p.square_sums) p.square_sums[r] = row.sum_of_squares;
     if (p.absmax_codes) write_absmax(p, r, row);
   }
 }

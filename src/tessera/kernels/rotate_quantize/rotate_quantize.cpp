@@ -96,14 +96,14 @@ class RotatedRow {
 };
 
 struct Statistics {
-  float sum_of_squares;
+  float sum_of_squares, sum_of_magnitudes;
   std::int32_t max_bits;  // of the magnitudes
   bool finite() const { return max_bits < 0x7f800000; }
 };
 
-template <typename Row>
+template <bool kMagnitudes, typename Row>
 HWY_INLINE Statistics measure(RotatedRow<Row>& row, std::size_t cols) {
-  Sum16 sum;
+  Sum16 sum, magnitudes;
   I32 max[kGroupVectors];
   for (std::size_t j = 0; j < kGroupVectors; ++j) max[j] = hn::Zero(I32Tag());
   for (std::size_t c = 0; c < cols; c += kChunk) {
@@ -114,12 +114,13 @@ HWY_INLINE Statistics measure(RotatedRow<Row>& row, std::size_t cols) {
       for (std::size_t j = 0; j < kGroupVectors; ++j) {
         const F32 v = hn::Load(F32Tag(), t + i + j * kLanes);
         sum.add(j, hn::Mul(v, v));
+        if (kMagnitudes) magnitudes.add(j, hn::Abs(v));
         max[j] = hn::Max(max[j], magnitude_bits(v));
       }
     }
   }
   for (std::size_t j = 1; j < kGroupVectors; ++j) max[0] = hn::Max(max[0], max[j]);
-  return {sum.total(), max_lane(max[0])};
+  return {sum.total(), kMagnitudes ? magnitudes.total() : 0, max_lane(max[0])};
 }
 
 struct Scale {
@@ -135,16 +136,18 @@ HWY_INLINE Scale make_scale(float s, bool finite) {
 }
 
 // Quantize `n` columns at `t`, in whole steps of kCodes, into `codes` and, if wanted, trust bits.
-HWY_INLINE void quantize_rms4(const float* HWY_RESTRICT t, std::size_t n, float inverse, std::int8_t* codes,
-                              std::uint8_t* bits) {
+template <bool kGiven>
+HWY_INLINE void quantize_rms4(const float* HWY_RESTRICT t, std::size_t n, float inverse, float trust_edge,
+                              std::int8_t* codes, std::uint8_t* bits) {
   const F32Tag d;
-  const F32 scale = hn::Set(d, inverse), edge = hn::Set(d, 7.5f), magic = hn::Set(d, kMagic);
+  const F32 scale = hn::Set(d, inverse), edge = hn::Set(d, trust_edge), magic = hn::Set(d, kMagic);
   for (std::size_t i = 0; i < n; i += kCodes) {
     U32 rounded[4];
     HWY_UNROLL(4)
     for (std::size_t j = 0; j < 4; ++j) {
-      // |v| <= sqrt(cols) / kRms7, which is far below 2^15 for any row that fits memory.
-      const F32 v = hn::Mul(hn::Load(d, t + i + j * kLanes), scale);
+      // With the row's RMS |v| <= sqrt(cols) / kRms7, far below the 2^15 at which codes would wrap before they clamp.
+      F32 v = hn::Mul(hn::Load(d, t + i + j * kLanes), scale);
+      if (kGiven) v = hn::Min(hn::Max(v, hn::Set(d, -1024.0f)), hn::Set(d, 1024.0f));
       rounded[j] = hn::BitCast(U32Tag(), hn::Add(v, magic));
       if (bits) store_bits(hn::Le(hn::Abs(v), edge), j, bits + i / 8);
     }
@@ -182,7 +185,8 @@ HWY_INLINE void write_rms4(const RotateQuantizeParams& p, std::size_t r, Rotated
     alignas(64) std::int8_t chunk_codes[kChunk];
     alignas(64) std::uint8_t chunk_bits[kChunk / 8];
     const std::size_t n = row.size(c);
-    quantize_rms4(row.chunk(c), n, scale.inverse, chunk_codes, mask ? chunk_bits : nullptr);
+    (p.int4_scale > 0 ? quantize_rms4<true> : quantize_rms4<false>)(row.chunk(c), n, scale.inverse, p.trust_edge,
+                                                                    chunk_codes, mask ? chunk_bits : nullptr);
     if (codes) std::memcpy(codes + c, chunk_codes, n);
     if (packed) pack_int4(chunk_codes, n, packed + c / 2);
     if (mask) {
@@ -211,9 +215,11 @@ template <typename Row>
 HWY_INLINE void quantize_row(const RotateQuantizeParams& p, std::size_t r, const Row& mapped) {
   const auto cols = static_cast<std::size_t>(p.cols), stride = static_cast<std::size_t>(p.code_stride);
   RotatedRow<Row> row(mapped, cols, static_cast<std::size_t>(p.block));
-  const Statistics statistics = measure(row, cols);
+  const Statistics statistics = p.abs_sums ? measure<true>(row, cols) : measure<false>(row, cols);
+  if (p.abs_sums) p.abs_sums[r] = statistics.sum_of_magnitudes;
+  if (p.square_sums) p.square_sums[r] = statistics.sum_of_squares;
   const float rms = cols ? std::sqrt(statistics.sum_of_squares / static_cast<float>(cols)) : 0;
-  const Scale rms4 = make_scale(kRms7 * rms, statistics.finite());
+  const Scale rms4 = make_scale(p.int4_scale > 0 ? p.int4_scale : kRms7 * rms, statistics.finite());
   write_rms4(p, r, row, rms4);
   if (p.int4_scales) p.int4_scales[r] = rms4.scale;
   if (p.int4_codes) std::memset(p.int4_codes + r * stride + cols, 0, stride - cols);

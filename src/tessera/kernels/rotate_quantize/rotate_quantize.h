@@ -3,6 +3,7 @@
 //
 //   t[r,:]  = (f(x[r,:]) H) with H = blockdiag(Hadamard(block)) / sqrt(block)
 //   rms4:     s = kRms7 * sqrt(mean(t^2)),  code = clamp(RNE(t / s), -7, 7),  trust bit = |t / s| <= 7.5
+//   given:    as rms4 with a scale s that the caller gives for all rows, and trust bit = |t / s| <= trust_edge
 //   absmax:   a = max|t| / qmax,            code = RNE(t / a) in -qmax..qmax
 //
 // Both may be asked for in one pass over the same rotated row (recipe w4a8 keeps the rms4 codes of the row whose
@@ -43,12 +44,18 @@ struct RotateQuantizeParams {
   std::uint8_t* int4_packed = nullptr;  ///< [rows, int4_bytes(cols)], low nibble first
   std::int8_t* int4_codes = nullptr;    ///< [rows, code_stride], the same codes one per byte
   float* int4_scales = nullptr;         ///< [rows]
+  float int4_scale = 0;                 ///< s of all rows, or 0: each row's RMS
+  float trust_edge = 7.5f;
   std::uint8_t* trust_mask = nullptr;   ///< [rows, ceil(cols / 8)], bit i % 8 of byte i / 8; unused bits 0
 
   // absmax outputs; both or none.
   std::int8_t* absmax_codes = nullptr;  ///< [rows, code_stride]
   float* absmax_scales = nullptr;       ///< [rows]
   std::int32_t absmax_limit = 98;       ///< 98 (bit split), 63 or 127
+
+  // Statistics of the rotated rows, for scales that a whole matrix shares; any pointer may be null.
+  float* abs_sums = nullptr;     ///< [rows], sum |t|, in the order of the sum of squares
+  float* square_sums = nullptr;  ///< [rows], sum t^2
 
   /// Bytes between rows of one-per-byte codes, >= cols; bytes cols..code_stride-1 are written as zero.
   std::int64_t code_stride = 0;

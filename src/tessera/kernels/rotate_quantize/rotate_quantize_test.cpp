@@ -26,7 +26,7 @@ using testing::for_each_simd_target;
 struct Outputs {
   std::vector<std::uint8_t> packed, mask;
   std::vector<std::int8_t> codes, absmax_codes;
-  std::vector<std::uint32_t> scales, absmax_scales, mean, rstd;  // bits
+  std::vector<std::uint32_t> scales, absmax_scales, mean, rstd, abs_sums, square_sums;  // bits
   bool operator==(const Outputs&) const = default;
 };
 
@@ -36,6 +36,7 @@ struct Case {
   std::int32_t limit = 98;
   std::int64_t gap = 3;
   RowMap map = RowMap::kNone;
+  float given = 0;
 };
 
 RotateQuantizeParams params_of(const Case& c, const FloatMatrix& x, FloatType type, Outputs& out) {
@@ -56,6 +57,11 @@ RotateQuantizeParams params_of(const Case& c, const FloatMatrix& x, FloatType ty
   p.int4_scales = reinterpret_cast<float*>(out.scales.data());
   p.absmax_codes = out.absmax_codes.data(), p.absmax_scales = reinterpret_cast<float*>(out.absmax_scales.data());
   p.map = c.map;
+  out.abs_sums.assign(size(c.rows), 0xeeeeeeee);
+  out.square_sums.assign(size(c.rows), 0xeeeeeeee);
+  p.abs_sums = reinterpret_cast<float*>(out.abs_sums.data());
+  p.square_sums = reinterpret_cast<float*>(out.square_sums.data());
+  if (c.given > 0) p.int4_scale = c.given, p.trust_edge = 7.0f;
   p.layer_norm.mean = reinterpret_cast<float*>(out.mean.data());
   p.layer_norm.rstd = reinterpret_cast<float*>(out.rstd.data());
   return p;
@@ -85,6 +91,8 @@ void expect_targets_equal_reference(const Case& c, const std::vector<float>& val
       EXPECT_EQ(got.mask, expected.mask);
       EXPECT_EQ(got.absmax_codes, expected.absmax_codes);
       EXPECT_EQ(got.absmax_scales, expected.absmax_scales);
+      EXPECT_EQ(got.abs_sums, expected.abs_sums);
+      EXPECT_EQ(got.square_sums, expected.square_sums);
       EXPECT_EQ(got.mean, expected.mean);
       EXPECT_EQ(got.rstd, expected.rstd);
     });
@@ -150,6 +158,25 @@ TEST(RotateQuantize, LayerNormOfTheRowIsThatOfItsOwnPass) {
   }
   got.mean = expected.mean, got.rstd = expected.rstd;
   EXPECT_EQ(got, expected);
+}
+
+TEST(RotateQuantize, GivenScaleServesAllRowsAndClipsWhatIsFarOut) {
+  for (std::int32_t block : {1, 32}) {
+    for (float given : {0.3f, 1e-6f, 1e30f}) {
+      Case c{3, 160, block};
+      c.given = given;
+      expect_targets_equal_reference(c, tessera::testing::normal_values(480, 17));
+      expect_targets_equal_reference(c, tessera::testing::extreme_values(480, 18));
+    }
+  }
+  Case c{1, 16};
+  c.given = 1;
+  const FloatMatrix x = matrix_of(c, {0.5f, 1.5f, 6.5f, 7.0f, 7.25f, 7.6f, 1e9f, -1e9f, 0, 0, 0, 0, 0, 0, 0, 0});
+  Outputs out;
+  rotate_quantize(params_of(c, x, FloatType::kF32, out));
+  EXPECT_EQ(std::vector<std::int8_t>(out.codes.begin(), out.codes.begin() + 8),
+            (std::vector<std::int8_t>{0, 2, 6, 7, 7, 7, 7, -7}));
+  EXPECT_EQ(out.mask[0], 0x0f);
 }
 
 TEST(RotateQuantize, ReferenceIsaRunsTheReference) {
