@@ -119,12 +119,6 @@ std::string value_text(const TrainConfig& config, const Key& key) {
 
 namespace {
 
-// "auto": int7 warms up w4a8, whose loss is made early, while weights move fast (spec 7.11).
-std::string warmup_recipe(const TrainConfig& config) {
-  if (config.recipe_warmup != "auto") return config.recipe_warmup;
-  return config.recipe == "w4a8" ? "int7" : "none";
-}
-
 std::int64_t steps_of(const TrainConfig& config, const std::string& recipe, double fraction) {
   return recipe == "none" ? 0 : std::llround(fraction * static_cast<double>(config.steps));
 }
@@ -165,7 +159,7 @@ void validate(const TrainConfig& c) {
   TESSERA_CHECK(c.batch <= (std::int64_t{1} << 31) / c.model.context,
                 "batch {} x model.context {} is more than 2^31 tokens", c.batch, c.model.context);
   if (c.hadamard_block != 0) quant::hadamard_block_for(c.hadamard_block, static_cast<std::int32_t>(c.hadamard_block));
-  const double shares = (warmup_recipe(c) == "none" ? 0 : c.recipe_warmup_fraction) +
+  const double shares = (c.recipe_warmup == "none" ? 0 : c.recipe_warmup_fraction) +
                         (c.recipe_final == "none" ? 0 : c.recipe_final_fraction);
   TESSERA_CHECK(shares <= 1, "recipe-warmup-fraction {} and recipe-final-fraction {} are more than the whole run",
                 c.recipe_warmup_fraction, c.recipe_final_fraction);
@@ -216,11 +210,10 @@ std::vector<data::Source> training_sources(const TrainConfig& config) {
 }
 
 std::vector<RecipePhase> recipe_phases(const TrainConfig& config) {
-  const std::string warmup = warmup_recipe(config);
-  const std::int64_t main = steps_of(config, warmup, config.recipe_warmup_fraction);
+  const std::int64_t main = steps_of(config, config.recipe_warmup, config.recipe_warmup_fraction);
   const std::int64_t final = config.steps - steps_of(config, config.recipe_final, config.recipe_final_fraction);
   std::vector<RecipePhase> phases;
-  if (main > 0) phases.push_back({0, block_recipe(config, warmup)});
+  if (main > 0) phases.push_back({0, block_recipe(config, config.recipe_warmup)});
   if (main < final || phases.empty()) phases.push_back({main, block_recipe(config, config.recipe)});
   if (final < config.steps) phases.push_back({final, block_recipe(config, config.recipe_final)});
   return phases;

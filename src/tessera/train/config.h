@@ -28,7 +28,7 @@ struct TrainConfig {
   std::string recipe = "w4a8";
   std::string recipe_forward = "recipe", recipe_dx = "recipe", recipe_dw = "recipe";
   std::string w4a8_keep = "int4";
-  std::string recipe_warmup = "auto", recipe_final = "none";
+  std::string recipe_warmup = "none", recipe_final = "none";
   double recipe_warmup_fraction = 0.3, recipe_final_fraction = 0.1;
   std::string head = "bf16";
   std::int64_t keep_first = 0, keep_last = 0;

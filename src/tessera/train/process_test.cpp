@@ -49,8 +49,7 @@ TEST(Kill, AtThirtyMomentsLosesNothingButTheStepsSinceTheLastCheckpoint) {
   const TemporaryDirectory directory;
   TrainConfig config = tiny_config(directory.path());
   config.steps = 1000000;
-  config.schedule.name = "constant";  // this and the next: so that a run of fewer steps is the beginning of this one
-  config.recipe_warmup = "none";
+  config.schedule.name = "constant";  // so that a run of fewer steps is the beginning of this one
   config.checkpoint = {.every = 1, .keep = 2};
   config.resume = "auto";
   const io::CheckpointStore store(std::filesystem::path(config.out) / "checkpoints");
@@ -74,7 +73,6 @@ TEST(Kill, AtThirtyMomentsLosesNothingButTheStepsSinceTheLastCheckpoint) {
   Trainer(config).run();
   TrainConfig straight = tiny_config(directory.path(), "straight");
   straight.schedule.name = "constant";
-  straight.recipe_warmup = "none";
   straight.steps = last + 1;
   Trainer(straight).run();
   expect_equal_checkpoints(store.path(last + 1),

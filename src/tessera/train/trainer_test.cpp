@@ -78,7 +78,7 @@ TEST_F(TrainerTest, LearnsAndLeavesTheRunFolder) {
   const auto summary = nlohmann::json::parse(read_file(run / "summary.json"));
   EXPECT_EQ(summary["steps"], 80);
   EXPECT_EQ(summary["val_loss"], lines[81]["val_loss"]);
-  EXPECT_EQ(summary["recipe"], "int7 for 24 steps, then w4a8");
+  EXPECT_EQ(summary["recipe"], "w4a8");
   EXPECT_THAT(io::CheckpointStore(run / "checkpoints").steps(), ::testing::ElementsAre(60, 80));
   EXPECT_THAT(read_file(run / "config.toml"), HasSubstr("recipe = \"w4a8\""));
   EXPECT_THAT(read_file(run / "samples/step-80.txt"), StartsWith("the "));
@@ -94,8 +94,7 @@ TEST_F(TrainerTest, DescribesTheRun) {
   // 257 + 32 embeddings, two blocks of 12 D^2 weights and 13 D vectors, the last norm; D = 32.
   EXPECT_THAT(text, HasSubstr(fmt::format("gpt, {:.1f}k parameters: 2 layers, width 32",
                                           ((257 + 32) * 32 + 2 * (12 * 32 * 32 + 13 * 32) + 2 * 32) / 1e3)));
-  EXPECT_THAT(text,
-              HasSubstr("recipe     int7 for 6 steps, then w4a8, head bf16, last 1 blocks bf16, activations fp32\n"));
+  EXPECT_THAT(text, HasSubstr("recipe     w4a8, head bf16, last 1 blocks bf16, activations fp32\n"));
   EXPECT_THAT(text, HasSubstr("tokens in 1 file; 128 tokens per step"));
   EXPECT_FALSE(path_exists(config.out));
 }
